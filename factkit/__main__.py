@@ -212,11 +212,11 @@ def report(
                 page = "\n".join(map(str, pages.write_pages()))
             elif not paper:
                 page = "How many claims of each paper hold, fail … at each scale:\n\n"
-                page += pages.summary(root).to_string()
+                papers = [pages.PaperResults(name, root) for name in find_papers()]
+                page += pages.summary(papers).to_string()
             else:
                 page = f"Results below {root}, else the reference results.\n\n"
-                page += pages.markdown(paper, root, profiles)
-                page += "\n" + pages.reasons(paper, root, profiles)
+                page += pages.markdown(pages.PaperResults(paper, root, profiles))
     finally:
         for note in dict.fromkeys(notes.getvalue().splitlines()):
             print(note, file=sys.stderr)
@@ -340,7 +340,7 @@ def doctor(
         page.write_text(bills.with_table(page.read_text("utf-8")), "utf-8")
         return
     p = params.load(paper, profile, variant=variant)
-    print(bills.report(paper, p, price))
+    print(bills.report(p, price))
     print("\nThis machine:\n")
     examined = checks.examine(paper, profile, variant)
     for what, have, fine, remedy in examined:

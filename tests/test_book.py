@@ -14,7 +14,7 @@ from factkit.report import book
 def pages(tmp_path_factory):
     """All pages of the sources, as if nothing had been run."""
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(book, "_executed", lambda *_: None)
+        patch.setattr(book, "_find_or_execute", lambda *_: None)
         return book.build(tmp_path_factory.mktemp("book"), "tiny")
 
 
@@ -60,7 +60,7 @@ def test_progress_bars_and_papermill_s_cell_are_left_out():
     given = nbformat.v4.new_code_cell(
         "a = 1", metadata={"tags": ["injected-parameters"]}
     )
-    shown = book._readable(nbformat.v4.new_notebook(cells=[given, cell]), [])
+    shown = book._prepare(nbformat.v4.new_notebook(cells=[given, cell]), [])
     assert [o.text for o in shown.cells[1].outputs] == ["kept"]
 
 
@@ -80,4 +80,4 @@ def test_the_page_of_the_workshop_shows_a_run_whose_name_is_its_reward_s(tmp_pat
     done = tmp_path / "tiny" / workshop.stem / "generous-s0" / "notebook.ipynb"
     done.parent.mkdir(parents=True)
     done.touch()
-    assert book._executed(workshop, "tiny", str(tmp_path)) == done
+    assert book._find_or_execute(workshop, "tiny", str(tmp_path)) == done

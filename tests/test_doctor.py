@@ -30,7 +30,7 @@ def load(paper, profile="h100_full", variant="", **values):
 
 def test_a_row_of_the_bill_by_hand():
     p = load("rar", **NODE, arms="binary_rar", judge_gpus=4)
-    row = bill.table("rar", p, price=2.5).loc["binary_rar"]
+    row = bill.table(p, price=2.5).loc["binary_rar"]
     responses = 2000 * 128
     assert row["updates each"] == 2000 and row["judge calls"] == responses
     # template (1,879 characters), request, response and 8 chunks of 512; a 32B judge
@@ -95,7 +95,7 @@ CALLS = {  # of the judge, all seeds together
 
 def test_the_judge_s_calls_are_those_that_the_notebooks_make():
     for (paper, profile), numbers in CALLS.items():
-        calls = bill.table(paper, load(paper, profile))["judge calls"]
+        calls = bill.table(load(paper, profile))["judge calls"]
         assert {name: calls[name] for name in numbers} == numbers, paper
 
 
@@ -106,7 +106,7 @@ def test_each_arm_has_the_updates_of_its_own_algorithm():
         "reason": {"sft": 94, "sft_dpo": 250, "fact": 125},
         "veri": {"sft": 172, "online_rl": 860},
     }.items():
-        updates = bill.table(paper, load(paper))["updates each"]
+        updates = bill.table(load(paper))["updates each"]
         assert {name: updates[name] for name in numbers} == numbers, paper
 
 
@@ -118,12 +118,12 @@ def test_a_parameter_changes_the_rows_that_it_is_of():
         "whole_chunks": (1, {"binary_rar", "rating_rar"}),
     }
     own["dense_steps"][1].add("veriscore_plus_judge")
-    was = bill.table("rar", load("rar"))
+    was = bill.table(load("rar"))
     for key, (value, rows) in own.items():
-        now = bill.table("rar", load("rar", **{key: value}))
+        now = bill.table(load("rar", **{key: value}))
         changed = (now != was).any(axis=1)
         assert {*changed.index[changed]} == rows | {"total"}, key
-    now = bill.table("rar", load("rar", seeds="0 1"))
+    now = bill.table(load("rar", seeds="0 1"))
     assert now.USD["sft"] == 2 * was.USD["sft"] and now.USD["data"] == was.USD["data"]
 
 
@@ -151,13 +151,13 @@ def test_an_adapter_has_the_weights_that_peft_gives_it():
 
 def test_zero3_shards_what_is_trained_and_offload_keeps_it_on_the_host():
     p = load("truthrl", **NODE, arms="ternary")
-    gb = gpu_memory.memory("truthrl", p)
+    gb = gpu_memory.memory(p)
     assert gb["weights"] == gb["reference"] == pytest.approx(2 * 8.03 / 8)
     assert gb["gradients"] == pytest.approx(4 * 8.03 / 8)
     assert gb["optimizer"] == pytest.approx(12 * 8.03 / 8)
     assert gpu_memory.host_memory(p) == pytest.approx(2 * 8.03 + 8 * 4)
     p = p.model_copy(update={"deepspeed": "zero3_offload"})
-    gb = gpu_memory.memory("truthrl", p)
+    gb = gpu_memory.memory(p)
     assert gb["weights"] == gb["optimizer"] == gb["gradients"] == gb["reference"] == 0
     # weights 2, gradients 2 + 4, float32 4, Adam's 8; the reference 2, loading 2
     assert gpu_memory.host_memory(p) == pytest.approx(24 * 8.03 + 8 * 4)
@@ -165,11 +165,11 @@ def test_zero3_shards_what_is_trained_and_offload_keeps_it_on_the_host():
 
 def test_each_stage_holds_what_it_makes():
     p = load("rar", **NODE, micro_batch_size=2, vllm_memory=0.4)
-    gb = gpu_memory.memory("rar", p)
+    gb = gpu_memory.memory(p)
     state = sum(gb[k] for k in ("weights", "gradients", "optimizer", "gathered layer"))
     logit = 2 * 151_936 / 1e9  # of two rows, a token and byte
     read = gb["activations"]
-    told = gpu_memory.peaks("rar", p)
+    told = gpu_memory.peaks(p)
     assert told == pytest.approx(
         {
             "SFT": state + read + 12 * logit * (500 + 4096),  # whole prompts
@@ -178,18 +178,18 @@ def test_each_stage_holds_what_it_makes():
             "RL": state + gb["reference"] + read + 8 * logit * 4096,
         }
     )
-    one_row = gpu_memory.peaks("rar", load("rar", **NODE, dpo_batch_size=8))["DPO"]
+    one_row = gpu_memory.peaks(load("rar", **NODE, dpo_batch_size=8))["DPO"]
     assert one_row == pytest.approx((told["DPO"] + state + gb["reference"]) / 2)
     p = load("rar", "h100_lora", arms="sft")  # one stage; the loss in chunks, or fused
-    gb = gpu_memory.memory("rar", p)
+    gb = gpu_memory.memory(p)
     own = sum(gb[k] for k in ("weights", "gradients", "optimizer", "activations"))
-    assert gpu_memory.peaks("rar", p) == pytest.approx({"SFT": own})
+    assert gpu_memory.peaks(p) == pytest.approx({"SFT": own})
 
 
 def test_a_learned_reward_is_held_whole_beside_the_policy():
     p = load("truthrl", "h100_lora", arms="rlkf")
-    gb, told = gpu_memory.memory("truthrl", p), gpu_memory.peaks("truthrl", p)
-    alone = gpu_memory.peaks("truthrl", load("truthrl", "h100_lora", arms="ternary"))
+    gb, told = gpu_memory.memory(p), gpu_memory.peaks(p)
+    alone = gpu_memory.peaks(load("truthrl", "h100_lora", arms="ternary"))
     adapter = LLAMA.lora(p.reward_lora_rank) / 1e9
     model = 4 * 8.03 + 12 * adapter + 4 * gb["activations"]  # on one GPU, in float32
     assert told["reward model"] == pytest.approx(model)
@@ -203,7 +203,7 @@ def test_a_learned_reward_is_held_whole_beside_the_policy():
 def test_every_profile_is_reckoned_and_fits_its_gpu():
     for paper, profile, variant in VARIANTS:
         p = load(paper, profile, variant)
-        table, stages = bill.table(paper, p), gpu_memory.peaks(paper, p)
+        table, stages = bill.table(p), gpu_memory.peaks(p)
         assert table.map(lambda n: math.isfinite(n) and n >= 0).all(axis=None)
         assert max(stages.values()) < gpu_memory.GPU_GB, (paper, profile, variant)
         assert min(stages.values()) > 0
@@ -211,14 +211,14 @@ def test_every_profile_is_reckoned_and_fits_its_gpu():
 
 def test_disk_is_that_of_three_checkpoints_and_of_what_the_arms_keep():
     p = load("rar", "h100_full", arms="base sft binary_rar", seeds="0 1")
-    gb = gpu_memory.disk("rar", p)
+    gb = gpu_memory.disk(p)
     assert gb["checkpoints"] == pytest.approx(3 * 14 * 8.19)
     assert gb["policies"] == pytest.approx(2 * 8.19 * 2 * 2 * p.kept_policies)
     adapter = load("rar", "h100_lora", arms="sft", seeds="0", kept_policies=1)
-    assert gpu_memory.disk("rar", adapter)["policies"] < 1
+    assert gpu_memory.disk(adapter)["policies"] < 1
     p = load("veri", "h100_full", arms="online_rl offline_rl", seeds="0 1")
     to_choose_from = 2 * 2 + -(-p.rl_steps // p.checkpoint_steps)
-    gb, size = gpu_memory.disk("veri", p), gpu_memory.SHAPES[p.policy].billions
+    gb, size = gpu_memory.disk(p), gpu_memory.SHAPES[p.policy].billions
     assert gb["policies"] == pytest.approx(2 * size * to_choose_from)
 
 
@@ -230,7 +230,7 @@ def room(monkeypatch, tools=("g++", "ninja"), host_gb=512, arms="ternary", **val
     memory = SimpleNamespace(total=host_gb * 1e9)
     monkeypatch.setattr(psutil, "virtual_memory", lambda: memory)
     p = load("truthrl", arms=arms, **values)
-    return {what: (told, fine) for what, told, fine, _ in doctor._room("truthrl", p)}
+    return {what: (told, fine) for what, told, fine, _ in doctor._room(p)}
 
 
 def test_what_is_offloaded_needs_a_host_and_a_compiler(monkeypatch):

@@ -10,8 +10,9 @@ REMEDY = "write it anew: python -m factkit report --markdown"
 
 
 def test_the_pages_are_made_of_the_present_results():
-    pages = {f"{paper}.md": report.markdown(paper) for paper in arms.find_papers()}
-    pages["claims.md"] = report.counted()
+    papers = [report.PaperResults(name) for name in arms.find_papers()]
+    pages = {f"{results.paper}.md": report.markdown(results) for results in papers}
+    pages["claims.md"] = report.count_claims(papers)
     old = [
         name
         for name, page in pages.items()

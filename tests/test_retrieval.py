@@ -2,12 +2,19 @@
 
 from math import log
 
+import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from small_tokenizers import byte_level, of_words
 
-from factkit.data.bm25 import CorpusIndex, PromptIndex, answer_in_chunks, tokenize
+from factkit.data.bm25 import (
+    CorpusIndex,
+    PromptIndex,
+    answer_in_chunks,
+    tokenize,
+    top_k,
+)
 from factkit.data.corpus import Chunk, Document, chunk_documents, load_leads
 
 PAGES = [
@@ -152,3 +159,14 @@ def test_ascii_text_has_its_words_in_lower_case_and_other_names_are_one_word():
     chunk = Chunk("d", "d", "He studied at 北京大学 in Beijing.", 1)
     assert answer_in_chunks(["北京大学"], [chunk])
     assert not answer_in_chunks(["南京大学"], [chunk])
+
+
+def test_the_best_scores_of_many_come_first_and_ties_in_their_order():
+    rng = np.random.default_rng(0)
+    for n in (1, 63, 640, 5001):
+        scores = rng.integers(0, 30, n).astype(float)
+        order = sorted(range(n), key=lambda i: (-scores[i], i))
+        for k in (1, 9, 10, 700):
+            assert top_k(scores, k).tolist() == order[:k]
+            positive = [i for i in order[:k] if scores[i] >= 1]
+            assert top_k(scores, k, least=1.0).tolist() == positive

@@ -115,9 +115,7 @@ def test_services_keys_and_files_of_a_profile_are_looked_at(monkeypatch, tmp_pat
     monkeypatch.delenv("FACTKIT_SEARCH_KEY", raising=False)
     with server() as url:
         p = params.load("reason", "h100_full")
-        checks = {
-            what: fine for what, _, fine, _ in doctor.examine_services("reason", p)
-        }
+        checks = {what: fine for what, _, fine, _ in doctor.examine_services(p)}
         assert not checks["key of https://google.serper.dev/search"]
         monkeypatch.setenv("FACTKIT_SEARCH_KEY", "k")
         (tmp_path / "a.parquet").touch()
@@ -153,9 +151,7 @@ def test_rlfh_s_wikipedia_is_looked_for_where_no_search_takes_its_place(tmp_path
 
 def of_veri(**values):
     p = params.load("veri", "h100_lora", values)
-    return {
-        what: (told, fine) for what, told, fine, _ in doctor.examine_services("veri", p)
-    }
+    return {what: (told, fine) for what, told, fine, _ in doctor.examine_services(p)}
 
 
 def test_a_judge_whose_text_has_no_bounds_is_told_how_to_be_served():

@@ -135,4 +135,5 @@ def test_a_train_notebook_goes_on_from_what_verl_trained(tmp_path, monkeypatch):
         launch.read_recipes(model.with_name(n))["verl"] for n in ("model-1", "model")
     ]
     assert len({recipe["weights"] for recipe in kept}) == 2
-    assert "Trained by verl: binary_rar." in report.markdown("rar", tmp_path, ["tiny"])
+    page = report.markdown(report.PaperResults("rar", tmp_path, ["tiny"]))
+    assert "Trained by verl: binary_rar." in page

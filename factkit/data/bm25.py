@@ -24,6 +24,7 @@ from factkit.data.spelling import fold
 K1, B = 1.5, 0.75
 # Part of the manifest of an `EntryIndex`: raise it whenever `tokenize` changes.
 INDEX_VERSION = 2
+GROUP = 64  # scores
 ARTICLES = frozenset(("a", "an", "the"))
 
 # Thai, Lao, Burmese, Khmer, Japanese, Chinese: no spaces between words
@@ -85,8 +86,7 @@ class PromptIndex:
         if not words or self._bm25 is None:
             return []
         scores = self._bm25.get_scores(words)  # (N,)
-        matches = np.flatnonzero(scores > 0)
-        best = matches[top_k(scores[matches], k)]
+        best = top_k(scores, k, least=np.nextafter(0, 1))
         return [Hit(self.chunks[i], float(scores[i])) for i in best]
 
 
@@ -102,11 +102,17 @@ class CorpusIndex(PromptIndex):
         return bm25
 
 
-def top_k(scores: np.ndarray, k: int) -> np.ndarray:
-    """Indices of the k highest scores (N,), best first, ties in their order."""
-    indices = np.arange(len(scores))
-    if len(scores) > k:  # sort only what is not below the k-th score
-        indices = np.flatnonzero(scores >= np.partition(scores, -k)[-k])
+def top_k(scores: np.ndarray, k: int, least: float = -np.inf) -> np.ndarray:
+    """Indices of the k highest scores (N,), best first, ties in their order.
+
+    least: leave out scores below it.
+    """
+    groups = len(scores) // GROUP
+    if groups > k:
+        maxima = scores[: groups * GROUP].reshape(GROUP, groups).max(axis=0)
+        # k groups have a score of at least this, so the k-th score is not below it
+        least = max(least, np.partition(maxima, -k)[-k])
+    indices = np.flatnonzero(scores >= least)
     return indices[np.argsort(-scores[indices], kind="stable")[:k]]
 
 

@@ -6,16 +6,13 @@ from collections.abc import Iterable
 from importlib.metadata import version
 from operator import length_hint
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from factkit.data.bm25 import INDEX_VERSION, tokenize
 from factkit.data.corpus import Chunk, Hit
 from factkit.data.examples import DataError
 from factkit.run.files import cache_dir, whole_folder, write_atomically
 from factkit.run.progress import progress_bar
-
-if TYPE_CHECKING:
-    import tantivy
 
 MANIFEST = "manifest.json"
 HEAP_BYTES = 64_000_000  # of words that wait to be written
@@ -71,10 +68,11 @@ class EntryIndex:
         ranked = sorted(
             (-score, place, at) for (score, at), place in zip(hits, places, strict=True)
         )
-        return [Hit(self._entry(at), -score) for score, _, at in ranked[:k]]
-
-    def _entry(self, at: "tantivy.DocAddress") -> Chunk:
-        return Chunk(*json.loads(bytes(self._searcher.doc(at)["entry"][0])))
+        hits = []
+        for score, _, at in ranked[:k]:
+            row = json.loads(bytes(self._searcher.doc(at)["entry"][0]))
+            hits.append(Hit(Chunk(*row), -score))
+        return hits
 
 
 def build_index(entries: Iterable[Chunk], folder: Path, name: str) -> Path:

@@ -13,7 +13,7 @@ works with either.
 import unicodedata
 from collections.abc import Callable, Sequence
 from functools import cache
-from typing import Any, Protocol
+from typing import Any
 
 from factkit import Check
 from factkit.data.corpus import Chunk, Index
@@ -69,19 +69,11 @@ def over_http(url: str, patience_s: float | None = None) -> Search:
     return _unique(ask)
 
 
-class SearchParams(Protocol):
-    """The parameters that `checks` reads; eval_sets: names, separated by spaces."""
-
-    search_url: str
-    eval_sets: str
-    claims_path: str
-
-
-def checks(p: SearchParams) -> list[Check]:
+def checks(p: Any) -> list[Check]:
     """Check that the retrievers at p.search_url answer and p.claims_path has files."""
     sets = p.eval_sets.split() if SET in p.search_url else [""]
     urls = {name: p.search_url.replace(SET, name) for name in sets if p.search_url}
-    rows = [_finds(f"retriever {name}", url) for name, url in urls.items()]
+    rows = [_check_retriever(f"retriever {name}", url) for name, url in urls.items()]
     if p.claims_path:
         folder = ROOT / p.claims_path
         number = sum(path.is_file() for path in folder.rglob("*"))
@@ -90,8 +82,7 @@ def checks(p: SearchParams) -> list[Check]:
     return rows
 
 
-def _finds(what: str, url: str) -> Check:
-    """Check that a server finds an entry."""
+def _check_retriever(what: str, url: str) -> Check:
     remedy = "python -m factkit serve-search … there (params/README.md)"
     try:
         (hits,) = over_http(url, patience_s=0)(["What is the capital of France?"], 1)

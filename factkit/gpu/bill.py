@@ -144,25 +144,25 @@ def _calls(p: Any, arm: Arm, responses: int) -> Counter:
 # ---- the bill
 
 
-def table(paper: str, p: Any, price: float = PRICE) -> "pd.DataFrame":
+def table(p: Any, price: float = PRICE) -> "pd.DataFrame":
     """One row per part of the sweep, summed over seeds, and the total."""
     import pandas as pd
 
-    rows = {"data": _row(paper, p, data(p), price)}
+    rows = {"data": _row(p, data(p), price)}
     for name in p.arm_names:
         arm, runs = get_paper(p).arms[name], 1
         if arm.algorithm:
             runs = len(p.seed_numbers)
-            rows[name] = _row(paper, p, training(p, arm), price, runs)
+            rows[name] = _row(p, training(p, arm), price, runs)
         tests = evaluation(p, arm)
-        rows[f"{name}: evaluation"] = _row(paper, arm.configure(p), tests, price, runs)
+        rows[f"{name}: evaluation"] = _row(arm.configure(p), tests, price, runs)
     bill = pd.DataFrame.from_dict(rows, "index")
     bill.loc["total"] = bill.sum()
     return bill
 
 
-def _row(paper: str, p: Any, part: Part, price: float, runs: int = 1) -> dict:
-    prompt, response, written = tokens(paper, p)
+def _row(p: Any, part: Part, price: float, runs: int = 1) -> dict:
+    prompt, response, written = tokens(p)
     billions, judge_tokens, judged = size(p.policy), 0, 0.0
     for key, n in part.calls.items():
         kind, _, model = key.partition(" ")
@@ -189,12 +189,12 @@ def _row(paper: str, p: Any, part: Part, price: float, runs: int = 1) -> dict:
     return {"runs": runs, "updates each": part.updates} | each
 
 
-def report(paper: str, p: Any, price: float) -> str:
+def report(p: Any, price: float) -> str:
     """The bill as text, with assumptions, memory and disk."""
     if p.rollouts == "transformers":
         return "It runs on CPUs: notebook 00 has its minutes."
     needs = get_paper(p).needs(p)
-    bill = table(paper, p, price).round().astype(int)
+    bill = table(p, price).round().astype(int)
     text = [
         bill.map("{:,}".format).to_string(),
         "",
@@ -211,8 +211,8 @@ def report(paper: str, p: Any, price: float) -> str:
         text.append(f"Not billed: {n} web searches, one per request.")
     if p.policy in SHAPES:
         host = {"in all": host_memory(p)}
-        needed = {"a GPU at most": peaks(paper, p), "the host": host}
-        for what, gb in (needed | {"disk": disk(paper, p)}).items():
+        needed = {"a GPU at most": peaks(p), "the host": host}
+        for what, gb in (needed | {"disk": disk(p)}).items():
             each = ", ".join(f"{name} {n:.0f}" for name, n in gb.items())
             text.append(f"GB of {what}: {each}")
     return "\n".join(text)
@@ -229,8 +229,8 @@ def with_table(page: str) -> str:
         if variant not in ("", "economy"):
             continue
         p = params.load(paper, profile, variant=variant)
-        total = table(paper, p).loc["total"]
-        stages = peaks(paper, p)
+        total = table(p).loc["total"]
+        stages = peaks(p)
         stage = max(stages, key=stages.get)
         rows.append(
             {

@@ -14,7 +14,6 @@ from factkit.answers.verifier import has_judge
 from factkit.data import assets
 from factkit.gpu import memory as gpu_memory
 from factkit.gpu import services
-from factkit.gpu.memory import GPU_GB
 from factkit.run import child, files, params
 from factkit.run.arms import find_papers, get_paper
 
@@ -37,11 +36,11 @@ def examine(paper: str = "", profile: str = "laptop", variant: str = "") -> list
         except assets.AssetError as error:
             checks.append((name, "missing or changed", False, str(error)))
     if profile in GPUS_NEEDED:
-        checks += _gpus(profile) + examine_services(paper, p) + _room(paper, p)
+        checks += _gpus(profile) + examine_services(p) + _room(p)
     return checks
 
 
-def _room(paper: str, p: Any) -> list[Check]:
+def _room(p: Any) -> list[Check]:
     """Whether a run fits GPU, host and disk, for policies in `SHAPES`."""
     checks = [_cache()]
     if p.deepspeed == "zero3_offload":
@@ -54,13 +53,13 @@ def _room(paper: str, p: Any) -> list[Check]:
         return [*checks, ("memory a GPU", f"unknown: {how}", True, "")]
 
     host, disk = psutil.virtual_memory().total, shutil.disk_usage(params.ROOT).free
-    most = max(gpu_memory.peaks(paper, p).values())
-    stored = sum(gpu_memory.disk(paper, p).values())
+    most = max(gpu_memory.peaks(p).values())
+    stored = sum(gpu_memory.disk(p).values())
     lower = "lower micro_batch_size, max_completion_length or vllm_memory"
     larger = "take a machine with more, or more GPUs and deepspeed: zero3"
     room = f"put {p.output_dir} and HF_HOME where there is room; fewer arms"
     for what, here, needed, remedy in (
-        ("memory a GPU", GPU_GB, most, lower),
+        ("memory a GPU", gpu_memory.GPU_GB, most, lower),
         ("host memory", host / 1e9, gpu_memory.host_memory(p), larger),
         ("disk of the runs", disk / 1e9, stored, room),
     ):
@@ -69,7 +68,7 @@ def _room(paper: str, p: Any) -> list[Check]:
     return checks
 
 
-def examine_services(paper: str, p: Any) -> list[Check]:
+def examine_services(p: Any) -> list[Check]:
     """Checks of the services, gated repositories and files that parameters name."""
     checks = services.needed(p)
     checks += get_paper(p).needs(p).services()
@@ -102,7 +101,6 @@ def repository(name: str, kind: str) -> list[Check]:
 
 
 def _cache() -> Check:
-    """Whether the cache is on a local disk."""
     folder = files.cache_dir().resolve()
     mounts = psutil.disk_partitions(all=True)
     above = [m for m in mounts if folder.is_relative_to(m.mountpoint)]
@@ -132,7 +130,6 @@ def _version(package: str) -> str:
 
 
 def _pins() -> Check:
-    """Whether the installed packages have the pinned versions."""
     pins = [r.partition("==") for r in importlib.metadata.requires("factkit") or []]
     wrong = [
         f"{name} {_version(name)}, pinned {pin.strip()}"

@@ -49,7 +49,7 @@ SHAPES = {
 }
 
 
-def tokens(paper: str, p: Any) -> tuple[int, int, int]:
+def tokens(p: Any) -> tuple[int, int, int]:
     """Tokens of a prompt (limited by the context), of a full response, and of the part
     of the response that the policy writes."""
     prompt, response, written = get_paper(p).needs(p).tokens()
@@ -68,7 +68,7 @@ def _share(p: Any) -> float:
     return sharded if p.deepspeed else 1
 
 
-def memory(paper: str, p: Any) -> dict[str, float]:
+def memory(p: Any) -> dict[str, float]:
     """GB of each training GPU in an RL step; DeepSpeed shards the first four items. The
     engine frees its memory while the policy trains (sleep level 2, without a copy on
     the host)."""
@@ -78,7 +78,7 @@ def memory(paper: str, p: Any) -> dict[str, float]:
     share = _share(p)
     adam = 12 if p.deepspeed else 8  # with a float32 copy of the weights
     copies = p.beta > 0 and not p.lora_rank  # else the policy without its adapter
-    prompt, response, _ = tokens(paper, p)
+    prompt, response, _ = tokens(p)
     rows = p.split_batch(p.rl_batch_size)[0]
     hidden = rows * (prompt + response) * shape.hidden * shape.layers / 1e9
     return {
@@ -94,14 +94,14 @@ def memory(paper: str, p: Any) -> dict[str, float]:
     }
 
 
-def peaks(paper: str, p: Any) -> dict[str, float]:
+def peaks(p: Any) -> dict[str, float]:
     """Peak GB of each training GPU by stage of the arms.
 
     SFT's loss needs the logits of prompts under ZeRO-3, DPO those of two responses with
     prompts. A learned reward trains in float32 without logits; each GPU holds all of
     it while it scores."""
-    gb = memory(paper, p)
-    prompt, response, _ = tokens(paper, p)
+    gb = memory(p)
+    prompt, response, _ = tokens(p)
     engine, read, logits = map(gb.pop, ("rollout engine", "activations", "logits"))
     state, whole = sum(gb.values()), logits * (1 + prompt / response)
 
@@ -144,18 +144,18 @@ def host_memory(p: Any) -> float:
     return (2 + offloaded) * trained(p, 0) + processes
 
 
-def disk(paper: str, p: Any) -> dict[str, float]:
+def disk(p: Any) -> dict[str, float]:
     """GB of disk: three checkpoints of one training run (one of them being written),
     the stored policies of all arms and seeds, the candidates of a running arm, and
     downloads."""
     own, each = trained(p, p.lora_rank), getattr(p, "kept_policies", 1)
     trained_arms = [arm for arm in list_arms(p) if arm.algorithm]
-    kept = len(p.seed_numbers) * len(trained_arms) * each
+    policies = len(p.seed_numbers) * len(trained_arms) * each
     chosen_from = [arm.configure(p).kept_policies for arm in trained_arms if arm.by_rl]
-    kept += max((n for n in chosen_from if n != each), default=0)
+    policies += max((n for n in chosen_from if n != each), default=0)
     corpora = get_paper(p).needs(p).corpora_gb
     return {
         "checkpoints": 3 * 14 * own,  # bfloat16, its float32 copy, Adam's two
-        "policies": 2 * own * kept,
+        "policies": 2 * own * policies,
         "downloads": 2 * trained(p, 0) + corpora,
     }

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 from pydantic import BaseModel, Field
 
 from factkit.data.bm25 import CorpusIndex
-from factkit.data.corpus import Chunk, Document, Index, load_leads
+from factkit.data.corpus import Index, load_leads
 from factkit.data.entries import entries_of_sentences
 from factkit.data.entry_index import MANIFEST, EntryIndex
 from factkit.data.search import TOKEN_VARIABLE, clean_query, document_of
@@ -16,12 +16,6 @@ from factkit.verify.response import split_sentences
 
 if TYPE_CHECKING:
     from fastapi import FastAPI
-
-
-def document_entries(document: Document) -> list[Chunk]:
-    """A document's entries of three sentences, split by `response.split_sentences`. The
-    published corpora are already split."""
-    return entries_of_sentences(document.title, split_sentences(document.text))
 
 
 class Request(BaseModel):
@@ -43,7 +37,11 @@ def serve(entries: str, host: str, port: int) -> None:
     listening = serving.bind_socket(host, port, token, TOKEN_VARIABLE)
     folder = Path(entries)
     if entries == "leads":
-        chunks = [entry for lead in load_leads() for entry in document_entries(lead)]
+        chunks = [
+            entry
+            for lead in load_leads()
+            for entry in entries_of_sentences(lead.title, split_sentences(lead.text))
+        ]
         manifest = {"name": "leads", "entries": len(chunks)}
         app = service(CorpusIndex(chunks), manifest, token)
     elif manifests := sorted(folder.glob(f"[!.]*/{MANIFEST}")):

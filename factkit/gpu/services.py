@@ -60,8 +60,8 @@ def weights(name: str) -> list[Check]:
         files = [path.name for path in copy.iterdir()]
     elif name.count("/") == 1 and not constants.is_offline_mode():
         with contextlib.suppress(Exception):  # whatever a cut line makes of it
-            told = HfApi().model_info(name, timeout=TIMEOUT_S).siblings or ()
-            files = [sibling.rfilename for sibling in told]
+            siblings = HfApi().model_info(name, timeout=TIMEOUT_S).siblings or ()
+            files = [sibling.rfilename for sibling in siblings]
     fine = any(file.endswith(".safetensors") for file in files)
     found = "safetensors" if fine else "has no safetensors"
     remedy = "no pickles are loaded: save it once by save_pretrained, name that folder"
@@ -101,13 +101,9 @@ def judge(p: Any, model: str, url: str, strict: bool = True) -> Check:
         remedy = "give judge_thinking_tokens, or turn thinking off by judge_extra"
         if asked.RECENT_FAILURES[-1].cause in ("HTTP 401", "HTTP 403"):
             remedy = key_remedy
-        return (
-            what,
-            f"{url}{room}: no verdict{asked.describe_failures()}",
-            False,
-            remedy,
-        )
-    if strict and room and not _bounded(llm):
+        failure = f"{url}{room}: no verdict{asked.describe_failures()}"
+        return (what, failure, False, remedy)
+    if strict and room and not _limits_text(llm):
         remedy = "serve it with --structured-outputs-config.backend guidance"
         return (what, f"{url}{room}: its text has no bounds", False, remedy)
     words, fine = "right" if grade else "wrong", bool(grade) or not strict
@@ -115,7 +111,7 @@ def judge(p: Any, model: str, url: str, strict: bool = True) -> Check:
     return (what, f"{url}{room}: graded a plain case {words}", fine, remedy)
 
 
-def _bounded(llm: "LLM") -> bool:
+def _limits_text(llm: "LLM") -> bool:
     """Whether a server stops a text after `maxLength` characters."""
     from factkit.verify.llm import Request
 

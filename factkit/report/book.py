@@ -17,7 +17,12 @@ from factkit.run.arms import find_papers
 NOTEBOOKS = params.ROOT / "notebooks"
 MATH = re.compile(r"\$\$(.+?)\$\$|(?<![\\$\w])\$(?!\s)([^$]+?)(?<!\s)\$(?!\d)", re.S)
 # browsers ignore variants of letters; Unicode has characters for them
-DRAWN = {r"\mathbb 1": "𝟙", r"\mathbb E": "𝔼", r"\mathcal L": "ℒ", r"\mathcal{L}": "ℒ"}
+UNICODE_LETTERS = {
+    r"\mathbb 1": "𝟙",
+    r"\mathbb E": "𝔼",
+    r"\mathcal L": "ℒ",
+    r"\mathcal{L}": "ℒ",
+}
 CODE = re.compile(r"(```.*?```|`[^`]*`)", re.S)
 NOT_RUN = "*This notebook has not been run here: its source, and reference figures.*"
 
@@ -37,11 +42,11 @@ def build(folder: Path, profile: str, output_dir: str = "outputs") -> list[Path]
     pages = []
     bar = progress.progress_bar(len(sources), "book", "notebook")
     for source in sources:
-        executed = _executed(source, profile, output_dir)
+        executed = _find_or_execute(source, profile, output_dir)
         notebook = nbformat.read(executed or source, as_version=4)
         notes = [] if executed else [NOT_RUN, *_figures(source, profile)]
         pages.append(folder / f"{source.stem}.html")
-        _write(pages[-1], _readable(notebook, notes))
+        _write(pages[-1], _prepare(notebook, notes))
         bar.update()
     bar.close()
     contents = (NOTEBOOKS / "README.md").read_text(encoding="utf-8")
@@ -60,7 +65,6 @@ def _run_of(source: Path, runs_folder: Path) -> Path:
 
 
 def _needs_a_policy(stem: str) -> bool:
-    """Whether a notebook needs or makes a policy."""
     name = stem.split("_")[1]
     if paper := find_papers().get(name):
         stages = {stem: stage for stage, stem in paper.notebooks.items()}
@@ -69,8 +73,8 @@ def _needs_a_policy(stem: str) -> bool:
     return stem.startswith("9")
 
 
-def _executed(source: Path, profile: str, output_dir: str) -> Path | None:
-    """The notebook of a stored run, or executed now."""
+def _find_or_execute(source: Path, profile: str, output_dir: str) -> Path | None:
+    """The notebook of a stored run, or executed now; None if it needs a policy."""
     run = _run_of(source, params.ROOT / output_dir / profile)
     done = run / "notebook.ipynb"
     if done.is_file():
@@ -84,10 +88,10 @@ def _executed(source: Path, profile: str, output_dir: str) -> Path | None:
     given += ["-r", "output_dir", output_dir, "--no-progress-bar"]
     partial = done.with_name("notebook.partial.ipynb")
     command = (sys.executable, "-m", "papermill", str(source), str(partial), *given)
-    made = subprocess.run(
+    process = subprocess.run(
         child.command(*command), env=sweeps.environment(), cwd=params.ROOT
     )
-    if made.returncode:
+    if process.returncode:
         raise BookError(
             f"{source.name} failed: {runs.relative(partial)} shows the error"
         )
@@ -102,7 +106,7 @@ def _figures(source: Path, profile: str) -> list[str]:
     return [f"![{path.stem}]({runs.relative(path)})" for path in drawn]
 
 
-def _readable(notebook: NotebookNode, notes: Sequence[str]) -> NotebookNode:
+def _prepare(notebook: NotebookNode, notes: Sequence[str]) -> NotebookNode:
     """The notebook without progress bars and papermill's cell, with links above."""
     injected = "injected-parameters"
     cells = [c for c in notebook.cells if injected not in c.metadata.get("tags", [])]
@@ -129,7 +133,7 @@ def _write(path: Path, notebook: NotebookNode) -> None:
         if cell.cell_type == "markdown":
             parts = CODE.split(cell.source)  # code stands at odd places
             parts[::2] = [MATH.sub(keep, part) for part in parts[::2]]
-            cell.source = _linked("".join(parts))
+            cell.source = _link_pages("".join(parts))
     scripts = dict.fromkeys(
         ("mathjax_url", "require_js_url", "jquery_url", "mermaid_js_url"), ""
     )
@@ -144,12 +148,12 @@ def mathml(tex: str, display: str = "inline") -> str:
     """A formula in MathML. display: inline or block."""
     from latex2mathml.converter import convert
 
-    for letter, drawn in DRAWN.items():
-        tex = tex.replace(letter, drawn)
+    for letter, character in UNICODE_LETTERS.items():
+        tex = tex.replace(letter, character)
     return convert(tex, display=display)
 
 
-def _linked(text: str) -> str:
+def _link_pages(text: str) -> str:
     """Markdown with links between notebooks as links to pages, and no other files."""
     text = re.sub(r"\]\((?:notebooks/)?(\w+)\.ipynb\)", r"](\1.html)", text)
     text = re.sub(r"(!\[[^\]]*\]\()\.\./", r"\1", text)  # of pictures, from the root

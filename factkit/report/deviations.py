@@ -48,8 +48,10 @@ def stated(paper: str) -> list[Stated]:
 
 
 def of(paper: str, p: "RunParams", whole: bool = False) -> list[str]:
-    """The deviations of a run with parameters `p`, as sentences: of the parameters that
-    its arm reads; whole: of all arms."""
+    """The deviations of a run with parameters `p`, as sentences.
+
+    whole: of all parameters, not only of those that its arm reads.
+    """
     arm = find_papers()[paper].arms[p.arm]
     values = p.model_dump() | {"algorithm": arm.algorithm}
     sentences = [

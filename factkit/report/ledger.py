@@ -178,7 +178,16 @@ def judge(claim: Claim, results: Results, shared: bool = False) -> Verdict:
         return Verdict("not measurable", estimate, why="only two seeds")
     if math.isnan(estimate.se):
         return Verdict("undecided", estimate, why="one policy without stored items")
-    p_holds, p_fails = _p_values(claim, sides, metrics, shared)
+
+    def p_above(bound: str) -> float:
+        if not bound.endswith("%"):
+            return estimate.p_above(float(bound))
+        factor = 1 + float(bound.removesuffix("%")) / 100
+        return _estimate(sides, metrics, factor, shared).p_above(0.0)
+
+    p_met = [p_above(claim.least or "0")]  # one-sided, of each bound
+    p_met += [1 - p_above(claim.most)] if claim.most else []
+    p_holds, p_fails = max(p_met), min(1 - p for p in p_met)
     p = min(1.0, 2 * min(p_holds, p_fails))
     word = "holds" if p_holds < p_fails else "fails"
     why = "" if n else "over seeds alone: no items were stored"
@@ -249,8 +258,17 @@ def _estimate(
 def _items(result: Result, metric: str, unit: float) -> Items:
     """The items of a metric; empty where the run has not stored them."""
     path = Path(result.get("folder", "")) / FILE
-    prefix = result.get("prefix", "")
-    table = _table(path, path.stat().st_mtime_ns) if path.is_file() else None
+    if not path.is_file():
+        return {}
+    changed = path.stat().st_mtime_ns
+    return _read_values(path, changed, metric, result.get("prefix", ""), unit)
+
+
+@functools.lru_cache(maxsize=5000)  # hundreds of claims read the same values
+def _read_values(
+    path: Path, changed: int, metric: str, prefix: str, unit: float
+) -> Items:
+    table = _read_table(path, changed)
     if table is None or prefix + metric not in table:
         return {}
     values = runs.item_values(table, metric, prefix)
@@ -258,25 +276,8 @@ def _items(result: Result, metric: str, unit: float) -> Items:
 
 
 @functools.lru_cache(maxsize=1000)
-def _table(path: Path, _changed: int) -> "pd.DataFrame | None":
-    """Hundreds of claims read the same files."""
+def _read_table(path: Path, _changed: int) -> "pd.DataFrame | None":
     return runs.read_items(path.parent)
-
-
-def _p_values(
-    claim: Claim, sides: list[Side], metrics: list[str], shared: bool
-) -> tuple[float, float]:
-    """One-sided p values of all bounds being met, and of one not being met."""
-
-    def p_above(bound: str) -> float:
-        factor, least = 1.0, float(bound.removesuffix("%"))
-        if bound.endswith("%"):
-            factor, least = 1 + least / 100, 0.0
-        return _estimate(sides, metrics, factor, shared).p_above(least)
-
-    holds = [p_above(claim.least or "0")]
-    holds += [1 - p_above(claim.most)] if claim.most else []
-    return max(holds), min(1 - p for p in holds)
 
 
 def _over_worlds(claim: Claim, results: Results) -> str:
@@ -288,6 +289,8 @@ def _over_worlds(claim: Claim, results: Results) -> str:
     (setting,) = settings
     world_of = re.compile(rf"{setting and f'{setting}-'}(world|split)\d+")
     worlds = [setting, *filter(world_of.fullmatch, results)]
+    if len(worlds) < statistics.FEWEST_SEEDS:
+        return ""
     estimates = [judge(claim, {setting: results.get(w, ())}).estimate for w in worlds]
     gains = [estimate.value for estimate in estimates if estimate]
     if len(gains) < statistics.FEWEST_SEEDS:
@@ -373,9 +376,9 @@ def count_same_answered(table: "pd.DataFrame") -> str:
     holding = table[(table["verdict"] == "holds") & (table["same answered"] != "–")]
     if holding.empty:
         return ""
-    kept = holding["same answered"].str.endswith(", holds").sum()
+    number = holding["same answered"].str.endswith(", holds").sum()
     return (
-        f"Of {len(holding)} claims that hold on a mean over answers, {kept} hold on "
+        f"Of {len(holding)} claims that hold on a mean over answers, {number} hold on "
         "the requests that both arms answered."
     )
 

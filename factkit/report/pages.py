@@ -8,6 +8,8 @@ import json
 import math
 import re
 from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -32,24 +34,62 @@ items the interval is over seeds only, and the row says so.
 | hold together | claims that hold after Holm's correction for all claims of the paper |
 | same answered | on the papers' pages: difference and verdict on the requests that \
 both arms answered, which silence can't improve |
-| not run | mostly other test sets and variants |
+| not run | mostly claims about other test sets and variants |
 | not measurable here | the paper's page gives the reason |
 """
 
 
-def summary(root: Path | None) -> "pd.DataFrame":
-    """How many claims of each paper hold, fail … at each profile with runs; `RULE`
-    explains the columns."""
+@dataclass(frozen=True)
+class PaperResults:
+    """A paper's results below `root` at some profiles, read once.
+
+    A variant without runs there has the reference results; root None: these alone.
+    """
+
+    paper: str
+    root: Path | None = None
+    profiles: Sequence[str] = params.PROFILES
+
+    @cached_property
+    def stored(self) -> dict[str, ledger.Results]:
+        """Profile with runs → variant → results (`past_runs.stored`)."""
+        by_profile = {
+            profile: past_runs.stored(self.paper, profile, self.root)
+            for profile in self.profiles
+        }
+        return {profile: results for profile, results in by_profile.items() if results}
+
+    @cached_property
+    def claims(self) -> "pd.DataFrame":
+        """All claims; ours and the verdict at each profile with runs.
+
+        Columns: ("", claim, where, setting, paper, difference), then by profile those
+        of `ledger.check`. Empty if the paper has no claims or no runs.
+        """
+        import pandas as pd
+
+        claims = ledger.claims(self.paper)
+        if not claims or not self.stored:
+            return pd.DataFrame()
+        parts = [ledger.check(claims, results) for results in self.stored.values()]
+        shared = ["claim", "where", "setting", "paper", "difference"]
+        own = [part.drop(columns=shared) for part in parts]
+        keys = ("", *self.stored)
+        return pd.concat([parts[0][shared], *own], axis=1, keys=keys)
+
+
+def summary(papers: Sequence[PaperResults]) -> "pd.DataFrame":
+    """Count each paper's verdicts at each profile with runs; `RULE` explains them."""
     import pandas as pd
 
     before, after = ("holds", "fails", "undecided"), ("one seed", "not measurable")
     after += ("not run", ledger.NOT_HERE)
     rows = {}
-    for paper in find_papers():
-        table = ledger_table(paper, root)
+    for results in papers:
+        table = results.claims
         for profile in dict.fromkeys(p for p, *_ in table.columns if p):
             words = table[profile]["verdict"]
-            rows[paper, profile] = {
+            rows[results.paper, profile] = {
                 "claims": len(words),
                 **{word: (words == word).sum() for word in before},
                 "by chance": f"{ledger.by_chance(words):.1f}",
@@ -59,44 +99,21 @@ def summary(root: Path | None) -> "pd.DataFrame":
     return pd.DataFrame(rows).T
 
 
-def ledger_table(
-    paper: str, root: Path | None, profiles: Sequence[str] = params.PROFILES
-) -> "pd.DataFrame":
-    """All claims of a paper; ours and the verdict at each profile with runs.
-
-    Columns: ("", claim, where, setting, paper, difference), then by profile those of
-    `ledger.check`. Empty if the paper has no claims or no runs.
-    """
-    import pandas as pd
-
-    claims = ledger.claims(paper)
-    parts = {
-        profile: ledger.check(claims, results)
-        for profile in profiles
-        if claims and (results := past_runs.stored(paper, profile, root))
-    }
-    if not parts:
-        return pd.DataFrame()
-    shared = ["claim", "where", "setting", "paper", "difference"]
-    first = next(iter(parts.values()))[shared]
-    own = [part.drop(columns=shared) for part in parts.values()]
-    return pd.concat([first, *own], axis=1, keys=("", *parts))
-
-
 def write_pages() -> list[Path]:
     """Write each paper's page, the counted claims, notebooks/README.md, the picture."""
-    paths = {
-        runs.REFERENCE / f"{paper}.md": markdown(paper)
-        for paper in find_papers()
-        if any(past_runs.stored(paper, name, None) for name in params.PROFILES)
+    papers = [PaperResults(name) for name in find_papers()]
+    pages = {
+        runs.REFERENCE / f"{results.paper}.md": markdown(results)
+        for results in papers
+        if results.stored
     }
-    paths[runs.REFERENCE / "claims.md"] = counted()
-    paths[params.ROOT / "notebooks" / "README.md"] = notebooks()
-    for path, page in paths.items():
+    pages[runs.REFERENCE / "claims.md"] = count_claims(papers)
+    pages[params.ROOT / "notebooks" / "README.md"] = notebooks()
+    for path, page in pages.items():
         path.write_text(page, encoding="utf-8")
     picture = runs.REFERENCE / "papers.png"
     grid().savefig(picture, dpi=90)
-    return [*paths, picture]
+    return [*pages, picture]
 
 
 def minutes() -> "pd.DataFrame":
@@ -136,9 +153,9 @@ def notebooks() -> str:
     return "\n".join([order, table, f"\n{plan}", "## Things to try\n", *tasks])
 
 
-def counted() -> str:
-    """outputs/reference/claims.md: how many claims of each paper hold, by profile."""
-    table = summary(None).rename_axis(["paper", "profile"]).reset_index()
+def count_claims(papers: Sequence[PaperResults]) -> str:
+    """The page outputs/reference/claims.md, which counts the verdicts."""
+    table = summary(papers).rename_axis(["paper", "profile"]).reset_index()
     return (
         "# The papers' claims, counted\n\n"
         "Made by `python -m factkit report --markdown`. Each paper's page lists its "
@@ -146,12 +163,18 @@ def counted() -> str:
     )
 
 
-def markdown(
-    paper: str, root: Path | None = None, profiles: Sequence[str] = params.PROFILES
-) -> str:
-    """A paper's results below `root`, or else the reference results, its figures and
-    claims. root: None for the reference results alone. Raises ParamError without runs.
+def markdown(results: PaperResults) -> str:
+    """A paper's results, figures, arms, claims and deviations.
+
+    For runs below a root also the reasons of claims without a verdict. Raises
+    ParamError without runs.
     """
+    paper, root, stored = results.paper, results.root, results.stored
+    if not stored:
+        raise params.ParamError(
+            f"no finished run of {paper} at {', '.join(results.profiles)} below {root};"
+            f" start with: python -m factkit reproduce {paper}"
+        )
     own, folder = find_papers()[paper], root or runs.REFERENCE
     links = [
         f"[{stem.replace('_', ' ')}](../../notebooks/{stem}.ipynb)"
@@ -164,83 +187,72 @@ def markdown(
     parts = [
         f"# {own.title}: what came out\n",
         "Made by `python -m factkit report --markdown` from the results beside this "
-        "page.\nPer cent of held-out items, mean over seeds ± 95 % interval.\n",
+        "page.\nValues are percentages of held-out items: means over seeds with 95 % "
+        "intervals.\n",
         f"Notebooks: {', '.join(links)}.\n",
         notes,
         "## Results\n",
     ]
-    stored = {name: past_runs.stored(paper, name, root) for name in profiles}
-    measured = [profile for profile, settings in stored.items() if settings]
-    if not measured:
-        raise params.ParamError(
-            f"no finished run of {paper} at {', '.join(profiles)} below {root}; "
-            f"start with: python -m factkit reproduce {paper}"
-        )
-    for profile in measured:
-        for setting, found in stored[profile].items():
-            name = "-".join(filter(None, (profile, setting)))
-            table = tables.results_table(found, own.shown_metrics).to_markdown()
-            parts.append(f"### `{name}`\n\n{_describe_runs(found)}\n\n{table}\n")
-            parts += _same_answered_table(paper, found)
+    for profile, by_variant in stored.items():
+        for variant, group in by_variant.items():
+            name = "-".join(filter(None, (profile, variant)))
+            table = tables.results_table(group, own.shown_metrics).to_markdown()
+            parts.append(f"### `{name}`\n\n{_describe_runs(group)}\n\n{table}\n")
+            parts += _same_answered_table(paper, group)
     parts.append("## The arms\n\n" + own.describe_arms().to_markdown() + "\n")
-    for profile in measured:
-        drawn = f"{profile}/*_{paper}_figures/main-s0/figures/*.png"
-        pictures = sorted(folder.glob(drawn))
-        parts += [f"## Figures at `{profile}`\n"] if pictures else []
-        for path in pictures:
+    for profile in stored:
+        pattern = f"{profile}/*_{paper}_figures/main-s0/figures/*.png"
+        figures = sorted(folder.glob(pattern))
+        parts += [f"## Figures at `{profile}`\n"] if figures else []
+        for path in figures:
             inside = path.relative_to(folder)
             parts.append(f"![{path.stem.replace('_', ' ')}]({inside})\n")
-    parts += _claims(paper, root, measured) if ledger.claims(paper) else []
+    parts += _list_claims(results.claims, list(stored)) if len(results.claims) else []
     differences = []
-    for name in measured:
-        texts = deviations.of(paper, params.load(paper, name), whole=True)
+    for profile in stored:
+        texts = deviations.of(paper, params.load(paper, profile), whole=True)
         sentences = "\n".join(f"- {text}" for text in texts)
-        head = f"<details><summary>Profile {name}</summary>"
+        head = f"<details><summary>Profile {profile}</summary>"
         differences += [f"{head}\n\n{sentences}\n\n</details>\n"] if texts else []
     parts += ["## What differs from the paper\n", *differences] if differences else []
-    return "\n".join(parts)
+    return "\n".join([*parts, _list_reasons(results.claims)] if root else parts)
 
 
 def _same_answered_table(paper: str, results: Sequence[Any]) -> list[str]:
-    """Table of `ledger.same_answered`, for papers whose main metric is a mean over
-    answers."""
     metric = find_papers()[paper].mean_over_answers
     if not metric:
         return []
     table, _ = ledger.same_answered(paper, results, metric)
     name = metric.replace("_", " ")
     head = (
-        f"Better answers, or silence? The change in {name} (points) by training: on "
-        "all answers, and\non the requests answered both before and after with the "
-        "same seed. Answered: per cent of the\nrequests.\n"
+        f"Better answers, or silence? The change in {name} by training, in points: on "
+        "all answers, and on\nthe requests answered both before and after training "
+        "with the same seed. Answered: percentage of\nrequests.\n"
     )
     return [head, table.to_markdown() + "\n"] if len(table) else []
 
 
-def _claims(paper: str, root: Path | None, measured: Sequence[str]) -> list[str]:
-    page = ledger_table(paper, root, measured)
+def _list_claims(claims: "pd.DataFrame", profiles: Sequence[str]) -> list[str]:
     words = [
-        f"`{n}`: {ledger.in_words(page[n]['verdict'])} "
-        f"{ledger.count_same_answered(page[n])}\n"
-        for n in measured
+        f"`{n}`: {ledger.in_words(claims[n]['verdict'])} "
+        f"{ledger.count_same_answered(claims[n])}\n"
+        for n in profiles
     ]
     names = ("ours", "same answered", "verdict", "all together")
     columns = [("", column) for column in ("claim", "where", "setting", "paper")]
-    columns += [(n, c) for n in measured for c in names if (n, c) in page]
-    flat = page[columns].replace(r"\|", "/", regex=True)
+    columns += [(n, c) for n in profiles for c in names if (n, c) in claims]
+    flat = claims[columns].replace(r"\|", "/", regex=True)
     flat.columns = [" ".join(filter(None, names)) for names in flat.columns]
     table = flat.to_markdown(index=False) + "\n"
     return ["## The paper's claims\n", *words, table]
 
 
-def reasons(paper: str, root: Path | None, profiles: Sequence[str]) -> str:
-    """Claims without a verdict, listed below the reason."""
+def _list_reasons(claims: "pd.DataFrame") -> str:
     lines = []
-    page = ledger_table(paper, root, profiles)
-    for profile in (name for name in profiles if name in page):
-        why = page[profile]["why"]
-        for reason, claims in page["", "claim"].groupby(why[why != ""]):
-            lines += [f"{profile}: {reason}:", *(f"    {claim}" for claim in claims)]
+    for profile in dict.fromkeys(p for p, *_ in claims.columns if p):
+        why = claims[profile]["why"]
+        for reason, group in claims["", "claim"].groupby(why[why != ""]):
+            lines += [f"{profile}: {reason}:", *(f"    {claim}" for claim in group)]
     return "\n".join(lines)
 
 
@@ -263,13 +275,12 @@ def grid() -> "Figure":
     return fig
 
 
-def _describe_runs(found: Sequence[Any]) -> str:
-    """Number of runs, devices and minutes, in a sentence."""
-    taken = [r["wall_s"] / 60 for r in found if "wall_s" in r]
-    devices = sorted({r["device"] for r in found if "device" in r})
-    by_verl = sorted({r["arm"] for r in found if "verl" in r.get("recipe", {})})
+def _describe_runs(results: Sequence[Any]) -> str:
+    taken = [r["wall_s"] / 60 for r in results if "wall_s" in r]
+    devices = sorted({r["device"] for r in results if "device" in r})
+    by_verl = sorted({r["arm"] for r in results if "verl" in r.get("recipe", {})})
     return (
-        f"{len(found)} runs on {'; '.join(devices)}; "
+        f"{len(results)} runs on {'; '.join(devices)}; "
         f"{min(taken):.1f} to {max(taken):.1f} minutes each."
         + (f" Trained by verl: {', '.join(by_verl)}." if by_verl else "")
     )

@@ -10,6 +10,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal, NotRequired, TextIO
 
+import numpy as np
 from pydantic import ConfigDict, TypeAdapter, ValidationError, with_config
 from typing_extensions import TypedDict  # noqa: UP035  pydantic's, before 3.12
 
@@ -250,9 +251,11 @@ def item_values(
 
     prefix: of the columns' names, for an iteration's metrics.
     """
-    values = table[prefix + metric]
     weight = statistics.WEIGHTS.get(metric)
-    weights = table[prefix + weight] if weight else values.notna().astype(float)
-    counted = values.notna() & weights.notna()
-    pairs = zip(values[counted], weights[counted], strict=True)
-    return dict(zip(table.index[counted], pairs, strict=True))
+    values = table[prefix + metric].to_numpy(dtype=float)
+    weights = np.ones(len(table))
+    if weight:
+        weights = table[prefix + weight].to_numpy(dtype=float)
+    counted = ~(np.isnan(values) | np.isnan(weights))
+    pairs = zip(values[counted].tolist(), weights[counted].tolist(), strict=True)
+    return dict(zip(table.index[counted].tolist(), pairs, strict=True))

@@ -173,7 +173,7 @@ def perform(job: Job, given: Namespace) -> dict[str, Any]:
         shutil.rmtree(folder, ignore_errors=True)
         done |= on_policy.prove(p, folder, large=job.part != "shipped")
         if job.part == "shipped":
-            peaks = gpu_memory.peaks(job.paper, p)
+            peaks = gpu_memory.peaks(p)
             done["doctor_gb"] = max(peaks["rollouts"], peaks["RL"])
         return done
     import papermill

@@ -11,13 +11,13 @@ from factkit.report.figures import (
     PUBLISHED,
     WRONG,
     arm_panels,
+    arm_style,
+    format_name,
     legend_below,
-    look,
     name_arm,
     new_figure,
     percent_axis,
     point,
-    spaced,
     tables,
 )
 
@@ -84,7 +84,7 @@ def trade_off(results: Results) -> "Figure":
         if answering := [r for r in runs if WRONG_RATE in r["metrics"]]:
             x = arm_panels.mean_of(answering, WRONG_RATE)
             y = arm_panels.mean_of(answering, utility)
-            point(ax, x, y, place=i, label=spaced(name_arm(arm, runs)))
+            point(ax, x, y, place=i, label=format_name(name_arm(arm, runs)))
     for axis in (ax.xaxis, ax.yaxis):
         low, high = axis.get_view_interval()
         lacking = max(LEAST_SPAN - (high - low), 0) / 2
@@ -153,7 +153,7 @@ def _trajectory(
     ys = [metrics[f"dev_{step}_{utility}"] for step in steps]
     if not steps:
         return
-    colour, _, marker = look(place)
+    colour, _, marker = arm_style(place)
     ax.plot(xs, ys, marker=marker, ms=4, color=colour, label=name)
     for x, y, step in zip(xs, ys, steps, strict=True):
         ax.annotate(step, (x, y), xytext=(4, 4), textcoords="offset points", size=7)

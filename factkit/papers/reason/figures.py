@@ -12,13 +12,13 @@ from factkit.report.figures import (
     PUBLISHED,
     WRONG,
     arm_panels,
-    bar_look,
+    bar_style,
+    format_name,
     legend_below,
     name_arm,
     new_figure,
     percent_axis,
     point,
-    spaced,
     tables,
 )
 
@@ -56,7 +56,7 @@ def precision_and_detail(results: Results) -> "Figure":
         style = {"color": PUBLISHED, "lw": 1, "zorder": 1}
         ax.plot(xs, ys, **style, label=f"μ = {RELEVANCE:g}, in the order of λ")
         for arm in sorted(marks, key=places.get):
-            name = spaced(name_arm(arm, runs.get(arm, ()))) + _weights(arm)
+            name = format_name(name_arm(arm, runs.get(arm, ()))) + _weights(arm)
             point(ax, *marks[arm], places[arm], name, colour)
         percent_axis(ax, "precision: supported of all claims", "x")
         ax.set_ylabel("supported claims a response")
@@ -73,7 +73,7 @@ def by_set(results: Results) -> "pd.DataFrame":
 
     end, others = "_win_rate", ("before_", "dev_", "least_")
     prefixes = {
-        name.removesuffix(end) + "_": spaced(name.removesuffix(end))
+        name.removesuffix(end) + "_": format_name(name.removesuffix(end))
         for r in results
         for name in r["metrics"]
         if name.endswith(end) and not name.startswith(others)
@@ -132,8 +132,9 @@ def strategies(results: Results, arms: Sequence[str]) -> "Figure | None":
     height = 0.8 / len(shares.columns)
     for i, arm in enumerate(shares):
         ys = [y + (i + 0.5) * height - 0.4 for y in range(len(names))]
-        ax.barh(ys, shares.loc[names, arm], height, **bar_look(i), label=spaced(arm))
-    ax.set_yticks(range(len(names)), map(spaced, names), fontsize=9)
+        label = format_name(arm)
+        ax.barh(ys, shares.loc[names, arm], height, **bar_style(i), label=label)
+    ax.set_yticks(range(len(names)), map(format_name, names), fontsize=9)
     ax.set_ylim(len(names) - 0.4, -0.6)
     percent_axis(ax, "responses that use it", "x")
     legend_below(figure)

@@ -20,6 +20,7 @@ from factkit.answers.verifier import judge_llm
 from factkit.data import rows, sources
 from factkit.data.examples import Example, hash_id, refuse_overlap
 from factkit.data.long_form_prompts import long_form_example
+from factkit.data.near_duplicates import ShingleIndex
 from factkit.data.rows import Row, RowError
 from factkit.data.sources import Loaded, collect
 from factkit.data.splits import Sets, in_set, split_prompts
@@ -38,7 +39,6 @@ DIVERSE = 2_000  # prompts of WildChat that demonstrations are drawn from
 SHOWN = (2, 4)  # demonstrations per call, fact-seeking and diverse (Fig. 5)
 PROMPT_CHARS = (15, 1_000)  # bounds of a new prompt's length
 OPEN, CLOSE = "<new_prompt>", "</new_prompt>"
-SHINGLE = 3  # words
 # similarity of near duplicates: of LongFact's 2,271 different prompts, 11 have another
 # one this near; at 0.5, 123 would
 NEAR = 0.7
@@ -122,18 +122,17 @@ def synthetic_prompts(
         for reply, group in zip(replies, groups, strict=True)
     ]
     new_prompts, dropped = collect(values, _example, "the LLM's replies", once=True)
-    known = [
-        (name, shingles(e.question))
-        for name, examples in {**evaluation, "a demonstration": demonstrations}.items()
-        for e in examples
-    ]
-    unique, earlier = [], []
+    known, earlier, unique = ShingleIndex(), ShingleIndex(), []
+    for name, examples in {**evaluation, "a demonstration": demonstrations}.items():
+        for example in examples:
+            known.add(example.question, name)
     for example in new_prompts:
-        runs = shingles(example.question)
-        if near := nearest(runs, known) or nearest(runs, earlier):
-            dropped[f"near duplicate of {near}"] += 1
+        matches = [index.nearest(example.question) for index in (known, earlier)]
+        near = [name for name, similarity in matches if similarity >= NEAR]
+        if near:
+            dropped[f"near duplicate of {near[0]}"] += 1
         else:
-            earlier.append(("an earlier prompt", runs))
+            earlier.add(example.question, "an earlier prompt")
             unique.append(example)
     return unique, dropped
 
@@ -182,25 +181,3 @@ def parse_new_prompt(reply: str | None) -> str:
     if not least <= len(prompt) <= most:
         raise RowError(f"prompt too {'short' if len(prompt) < least else 'long'}")
     return prompt
-
-
-Shingles = frozenset[tuple[str, ...]]
-
-
-def shingles(text: str) -> Shingles:
-    """The runs of SHINGLE words in small letters; a shorter text is one run."""
-    words = re.findall(r"\w+", text.casefold())
-    starts = range(max(1, len(words) - SHINGLE + 1))
-    return frozenset(tuple(words[i : i + SHINGLE]) for i in starts)
-
-
-def nearest(runs: Shingles, others: Sequence[tuple[str, Shingles]]) -> str | None:
-    """The name of the most similar text by Jaccard's |A ∩ B| / |A ∪ B|, the first on a
-    tie; None below NEAR."""
-    similarities = [
-        (len(runs & other) / len(runs | other), name)
-        for name, other in others
-        if not runs.isdisjoint(other)
-    ]
-    best, name = max(similarities, key=lambda pair: pair[0], default=(0.0, None))
-    return name if best >= NEAR else None

@@ -10,13 +10,13 @@ from factkit.report.figures import (
     CORRECT,
     WRONG,
     arm_panels,
+    arm_style,
+    format_name,
     legend_below,
-    look,
     name_arm,
     new_figure,
     percent_axis,
     run_panels,
-    spaced,
     tables,
 )
 
@@ -49,7 +49,7 @@ TITLES = {  # of arms whose names are abbreviations
 def arm_title(arm: str) -> str:
     """An arm's name in figures: "R-Tuning (reference)" of "r_tuning (reference)"."""
     name, *reference = arm.split(" ")
-    return " ".join([TITLES.get(name, spaced(name)), *reference])
+    return " ".join([TITLES.get(name, format_name(name)), *reference])
 
 
 def by_title(results: Results) -> dict[str, Results]:
@@ -78,7 +78,7 @@ def knowledge_boundary(
     step = 1 / len(probes[0].samples)
     edge = max(known_share, step) - step / 2  # between last unknown and first known
     ax.axvline(edge, color=WRONG, lw=1.2, ls="--")
-    ax.set_yticks(range(len(relations)), map(spaced, relations))
+    ax.set_yticks(range(len(relations)), map(format_name, relations))
     percent_axis(ax, "correct samples of a question; bar: mean of the relation", "x")
     ax.set_title("Left of the dashed line: out of knowledge", fontsize=10, loc="left")
     return figure
@@ -92,7 +92,7 @@ def majority(results: Results) -> "Figure":
         axes, ("accuracy", "abstention", "hallucination"), strict=True
     ):
         for i, (arm, runs) in enumerate(by_title(results).items()):
-            colour, line, _ = look(i)
+            colour, line, _ = arm_style(i)
             shares = _numbered(runs, "majority", metric)
             ks, name = [int(k) for k in shares], name_arm(arm, runs)
             ax.plot(ks, shares.mean(), line, marker="o", ms=3, color=colour, label=name)

@@ -19,13 +19,13 @@ from factkit.report.figures import (
     PAGE,
     PUBLISHED,
     arm_panels,
+    arm_style,
+    format_name,
     legend_below,
-    look,
     name_arm,
     new_figure,
     percent_axis,
-    say,
-    spaced,
+    write_note,
 )
 from factkit.run import runs
 from factkit.verify.trajectory import (
@@ -199,20 +199,20 @@ def label_probabilities(answers: "AnswersByArm") -> "Figure":
             p = table.p[table.label == label].astype(float).clip(0, 1)
             if len(p):
                 shares = np.histogram(p, edges)[0] / len(p)
-                colour, line, _ = look(i)
+                colour, line, _ = arm_style(i)
                 style = {"color": colour, "ls": line, "lw": 1.6, "baseline": None}
                 ax.stairs(shares, edges, **style, label=f"{label} (n = {len(p)})")
         if ax.patches:
             ax.legend(**LEGEND, loc="upper left")
         else:
-            say(ax, "no such answers")
+            write_note(ax, "no such answers")
         for limit in (LOW, HIGH):
             ax.axvline(limit, color=PUBLISHED, ls=":", lw=1)
         ax.set_xlim(0, 1)
         ax.set_ylim(bottom=0)
         ax.set_xlabel("probability of the label that is written")
         percent_axis(ax, "answers with the label")
-        ax.set_title(spaced(arm), fontsize=10, loc="left")
+        ax.set_title(format_name(arm), fontsize=10, loc="left")
     return figure
 
 
@@ -230,14 +230,14 @@ def log_probabilities(answers: "AnswersByArm") -> "Figure":
                 logs = np.log(p.clip(np.exp(edges[0]), 1)).clip(edges[0], 0)
                 shares = np.histogram(logs, edges)[0] / len(p)
                 heights = np.where(shares > 0, shares, np.nan)
-                colour, line, _ = look(i)
+                colour, line, _ = arm_style(i)
                 style = {"color": colour, "ls": line, "lw": 1.6}
-                name = f"{spaced(arm)} (n = {len(p)})"
+                name = f"{format_name(arm)} (n = {len(p)})"
                 ax.stairs(heights, edges, **style, label=name)
         if ax.patches:
             ax.legend(**LEGEND, loc="upper left")
         else:
-            say(ax, "no such answers")
+            write_note(ax, "no such answers")
         ax.set_title(label, fontsize=10, loc="left")
         ax.set_xlabel("ln of the label's probability")
         ax.set_yscale("log")
@@ -275,7 +275,7 @@ def accuracy_by_confidence(answers: "AnswersByArm") -> "Figure":
             for label, name in zip(LABELS, LABEL_NAMES.values(), strict=True)
         ]
         ax.set_xticks(places, names, fontsize=8)
-        ax.set_xlabel(f"label said · {spaced(arm)}")
+        ax.set_xlabel(f"label said · {format_name(arm)}")
         ax.set_ylim(0, 1.1)
         percent_axis(ax, "labels that are right")
     figure.legend(

@@ -29,7 +29,7 @@ PAGE = (
 )
 
 
-def look(i: int) -> tuple[str, Any, str]:
+def arm_style(i: int) -> tuple[str, Any, str]:
     """(colour, line, marker) of the i-th arm; a repeated colour has another line and
     marker."""
     colours = len(ARM_COLOURS)
@@ -37,10 +37,10 @@ def look(i: int) -> tuple[str, Any, str]:
     return ARM_COLOURS[i % colours], line, MARKERS[i % len(MARKERS)]
 
 
-def bar_look(i: int) -> dict[str, Any]:
+def bar_style(i: int) -> dict[str, Any]:
     """Colour, hatch and edge of the i-th arm's bars."""
     hatch = HATCHES[(i + i // len(ARM_COLOURS)) % len(HATCHES)]
-    return {"color": look(i)[0], "hatch": hatch, "ec": "black", "lw": 0.5}
+    return {"color": arm_style(i)[0], "hatch": hatch, "ec": "black", "lw": 0.5}
 
 
 def new_figure(
@@ -89,7 +89,7 @@ def point(
     colour: str = "",
 ) -> None:
     """Draw the mark of the arm `place` at the means of x and y, with half-widths."""
-    own, _, marker = look(place)
+    own, _, marker = arm_style(place)
     mark = {"marker": marker, "ms": 7, "mec": "black", "mew": 0.6, "ls": ""}
     bars = {"xerr": x[1] or None, "yerr": y[1] or None, "capsize": 2, "elinewidth": 0.8}
     ax.errorbar(x[0], y[0], color=colour or own, label=label, **mark, **bars)
@@ -105,7 +105,7 @@ def legend_below(figure: "Figure", columns: int = 4) -> None:
     figure.legend(handles.values(), handles.keys(), **place, **LEGEND)
 
 
-def spaced(name: str) -> str:
+def format_name(name: str) -> str:
     """An arm's name, or a metric's, in words."""
     return name.replace("_", " ")
 
@@ -117,7 +117,7 @@ def name_arm(arm: str, results: Sequence[Mapping[str, Any]]) -> str:
     return arm.removesuffix(mark) + mark * reference
 
 
-def say(ax: "Axes", text: str) -> None:
+def write_note(ax: "Axes", text: str) -> None:
     """Write in the middle of a panel why it is empty."""
     style = {"transform": ax.transAxes, "ha": "center", "va": "center"}
     ax.text(0.5, 0.5, text, **style, color="#555555")

@@ -17,14 +17,14 @@ from factkit.report.figures import (
     LEGEND,
     PUBLISHED,
     WRONG,
-    bar_look,
+    arm_style,
+    bar_style,
+    format_name,
     legend_below,
-    look,
     name_arm,
     new_figure,
     percent_axis,
-    say,
-    spaced,
+    write_note,
 )
 from factkit.run.statistics import t_interval
 
@@ -66,7 +66,7 @@ def stacked(groups: Groups, parts: Parts) -> "tuple[Figure, Axes]":
         line = {"fmt": "none", "ecolor": "black", "elinewidth": 1, "capsize": 2}
         ax.errorbar(beside, bottoms[known], halves[known], **line)
     names = [
-        fill(spaced(name_arm(arm, runs)), 10, break_long_words=False)
+        fill(format_name(name_arm(arm, runs)), 10, break_long_words=False)
         for arm, runs in groups.items()
     ]
     ax.set_xticks(places, names, fontsize=7)
@@ -163,13 +163,13 @@ def grouped(
                 published.append((value, place, width / 2))
         means, halves = np.reshape(list(points.values()), (-1, 2)).T
         spans = {"yerr": halves if len(runs) > 1 else None, "capsize": 2}
-        style = {"label": spaced(name_arm(arm, runs)), **bar_look(i)}
+        style = {"label": format_name(name_arm(arm, runs)), **bar_style(i)}
         ax.bar(list(points), means, 0.94 * width, **spans, **style)
     dotted = {"colors": "black", "linestyles": ":", "lw": 1.5}
     _lines(ax, before, "before training", **dotted)
     _lines(ax, published, label)
     if not groups:
-        say(ax, "no results")
+        write_note(ax, "no results")
     ax.set_xticks(range(len(metrics)), metrics.values(), fontsize=8)
 
 
@@ -214,12 +214,12 @@ def over_training(
             series = [one.rolling(window, min_periods=1).mean() for one in logged]
             table = pd.concat(series, axis=1).sort_index()
             mean, low, high = (table.agg(f, axis=1) for f in ("mean", "min", "max"))
-            colour, style, _ = look(i)
-            ax.plot(table.index, mean, ls=style, color=colour, label=spaced(arm))
+            colour, style, _ = arm_style(i)
+            ax.plot(table.index, mean, ls=style, color=colour, label=format_name(arm))
             if band:
                 ax.fill_between(mean.index, low, high, color=colour, alpha=0.15, lw=0)
         if not ax.lines:
-            say(ax, "not logged")
+            write_note(ax, "not logged")
         ax.set_xlabel("GRPO step")
         ax.set_ylim(*limits)
         ax.set_ylabel(label)

@@ -16,12 +16,12 @@ from factkit.report.figures import (
     LINES,
     PUBLISHED,
     WRONG,
-    look,
+    arm_style,
+    format_name,
     new_figure,
     percent_axis,
-    say,
-    spaced,
     whole_ticks,
+    write_note,
 )
 from factkit.run.statistics import t_interval
 from factkit.verify.response import extract_answers
@@ -75,7 +75,7 @@ def learning_curve(
         names = {c: name for c, name in columns.items() if c in curve}
         stacks = label == stacked
         if not names:
-            say(ax, "not logged")
+            write_note(ax, "not logged")
         elif stacks:
             style = {"colors": [COLOURS[c] for c in names], "ec": "black", "lw": 0.5}
             style["hatch"] = [HATCHES.get(c, "") for c in names]
@@ -161,9 +161,9 @@ def by_exposure(
             values = {x: own for x, own in values.items() if own}
             means, halves = zip(*map(t_interval, values.values()), strict=True)
             places = [x + 0.06 * (i - len(groups) / 2) for x in values]
-            colour, line, _ = look(i)
+            colour, line, _ = arm_style(i)
             style = {"ls": line, "marker": "o", "ms": 4, "capsize": 2, "color": colour}
-            ax.errorbar(places, means, halves, **style, label=spaced(arm))
+            ax.errorbar(places, means, halves, **style, label=format_name(arm))
         ends = [f"–{int(edge) - 1}" for edge in edges[1:]] + ["+"]
         bins = zip(edges, ends, strict=True)
         spans = [e if f"–{e}" == end else e + end for e, end in bins]
@@ -238,8 +238,10 @@ def stress_heatmap(matrix: "pd.DataFrame", pays: "pd.DataFrame") -> "Figure":
         if framed[y, x] and matrix.columns[x] != "honest":
             frame = {"fill": False, "ec": WRONG, "lw": 1.8}
             ax.add_patch(Rectangle((x - 0.45, y - 0.43), 0.9, 0.86, **frame))
-    ax.set_xticks(range(columns), map(spaced, matrix.columns), rotation=40, ha="right")
-    ax.set_yticks(range(rows), map(spaced, matrix.index))
+    ax.set_xticks(
+        range(columns), map(format_name, matrix.columns), rotation=40, ha="right"
+    )
+    ax.set_yticks(range(rows), map(format_name, matrix.index))
     ax.tick_params(length=0, labelsize=9)
     ax.spines[:].set_visible(False)
     ax.set_xlabel("response")
