@@ -64,7 +64,11 @@ def verifier(p: "QuestionParams", name: str = "") -> Verifier:
         llm = judge_llm(p, model if url else p.judge_model, url or p.judge_url)
     rule = RULES.get(name, outcome)
 
-    def verify(responses, answers, questions) -> list[Outcome | None]:
+    def verify(
+        responses: Sequence[str],
+        answers: Sequence[Sequence[str]],
+        questions: Sequence[str],
+    ) -> list[Outcome | None]:
         boxed = p.answer_format == "boxed"
         final = [response.final_answer(text, boxed) for text in responses]
         if llm:
@@ -88,7 +92,12 @@ def reasoning_judge(p: "QuestionParams") -> ReasoningJudge | None:
             "set verifier=judge, judge_model and judge_url"
         )
 
-    def quality(responses, ids, answers, questions) -> list[float | None]:
+    def quality(
+        responses: Sequence[str],
+        ids: Sequence[str],
+        answers: Sequence[Sequence[str]],
+        questions: Sequence[str],
+    ) -> list[float | None]:
         thoughts = [response.reasoning(text) for text in responses]
         if llm:
             rows = list(zip(questions, answers, thoughts, strict=True))
