@@ -12,7 +12,7 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 from factkit.answers.long_form import Search, search_words
-from factkit.answers.verifier import facts_of, has_judge, judge_llm
+from factkit.answers.verifier import Texts, facts_of, has_judge, judge_llm
 from factkit.data import assets
 from factkit.data.evidence import EvidenceCache, read_evidence
 from factkit.data.examples import DataError, Example, read_examples
@@ -36,7 +36,6 @@ if TYPE_CHECKING:
     from factkit.run.params.stages import RequestParams
 
 REFERENCES = "references.json"  # prompt id → the reference policy's answer
-Texts = Sequence[str]
 Scores = list[float | None]
 
 

@@ -44,7 +44,7 @@ class Stage(Generic[Row]):
             for i, row in zip(failed, scored, strict=True):
                 rows[i] = row
         if incomplete or failed:
-            write_rows(self.path, [asdict(row) for row in rows])
+            write_rows(self.path, map(asdict, rows))
         label = self.path.stem if part_size < n else ""
         with progress_bar(n, label, "prompt", done=len(rows)) as bar:
             for start in range(len(rows), n, max(part_size, 1)):

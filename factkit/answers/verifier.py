@@ -21,15 +21,11 @@ if TYPE_CHECKING:
 
 RULES = {"rules": outcome, "exact": exact, "contains": contains}
 
+Texts = Sequence[str]
 # (responses, reference answers, questions) → outcomes; None where a judge failed
-Verifier = Callable[
-    [Sequence[str], Sequence[Sequence[str]], Sequence[str]], list[Outcome | None]
-]
+Verifier = Callable[[Texts, Sequence[Texts], Texts], list[Outcome | None]]
 # (responses, question ids, reference answers, questions) → quality in [0, 1], or None
-ReasoningJudge = Callable[
-    [Sequence[str], Sequence[str], Sequence[Sequence[str]], Sequence[str]],
-    list[float | None],
-]
+ReasoningJudge = Callable[[Texts, Texts, Sequence[Texts], Texts], list[float | None]]
 
 
 def has_judge(p: "JudgeParams") -> bool:
@@ -65,9 +61,7 @@ def verifier(p: "QuestionParams", name: str = "") -> Verifier:
     rule = RULES.get(name, outcome)
 
     def verify(
-        responses: Sequence[str],
-        answers: Sequence[Sequence[str]],
-        questions: Sequence[str],
+        responses: Texts, answers: Sequence[Texts], questions: Texts
     ) -> list[Outcome | None]:
         boxed = p.answer_format == "boxed"
         final = [response.final_answer(text, boxed) for text in responses]
@@ -93,10 +87,7 @@ def reasoning_judge(p: "QuestionParams") -> ReasoningJudge | None:
         )
 
     def quality(
-        responses: Sequence[str],
-        ids: Sequence[str],
-        answers: Sequence[Sequence[str]],
-        questions: Sequence[str],
+        responses: Texts, ids: Texts, answers: Sequence[Texts], questions: Texts
     ) -> list[float | None]:
         thoughts = [response.reasoning(text) for text in responses]
         if llm:
