@@ -43,7 +43,7 @@ def facts_of(p: "PolicyParams") -> FactReader:
     return open_source(p.verifier, p)
 
 
-def verifier(p: "QuestionParams", name: str = "") -> Verifier:
+def verifier(p: "PolicyParams", name: str = "") -> Verifier:
     """The verifier `name`, by default `p.verifier`, of short answers.
 
     name: rules | exact | contains | judge, or <model>@<url> for another judge; the

@@ -11,7 +11,9 @@ if TYPE_CHECKING:
     from transformers import Trainer
 
 
-def progress_bar(total: int, label: str, unit: str = "it", done: int = 0) -> "tqdm":
+def progress_bar(
+    total: int | None, label: str, unit: str = "it", done: int = 0
+) -> "tqdm":
     """A tqdm bar, hidden without a label. done: steps of an earlier, stopped run.
 
     A batch run's kernel has no terminal: `python -m factkit` names its own in
