@@ -48,10 +48,11 @@ reproduce: $(VENV)/base.done  ## Reproduce a paper's main result (laptop: 8–16
 # Minutes are on 2 quiet cores. Workers that are done take tests from the other's end.
 PYTEST = $(BIN)/python -m pytest --numprocesses 2 --dist worksteal
 
-test: $(VENV)/dev.done  ## Lint, unit tests, an arm an algorithm in notebooks (6 min)
-	@echo "== Lint, unit tests, notebooks with an arm an algorithm (6 min) =="
+test: $(VENV)/dev.done  ## Lint, types, unit tests, an arm an algorithm in notebooks (6 min)
+	@echo "== Lint, types, unit tests, notebooks with an arm an algorithm (6 min) =="
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
+	$(BIN)/mypy
 	$(BIN)/lint-imports --no-cache
 	$(PYTEST) -m "not slow"
 
@@ -142,7 +143,7 @@ lab: $(VENV)/base.done  ## Open JupyterLab on copies of the notebooks, in output
 clean:  ## Remove runs (the reference results and your notebooks stay)
 	find outputs -mindepth 1 -maxdepth 1 ! -name reference ! -name notebooks \
 	  -exec rm -r {} +
-	rm -rf .snakemake .pytest_cache .ruff_cache
+	rm -rf .snakemake .pytest_cache .ruff_cache .mypy_cache
 
 distclean: clean  ## Remove the environment too
 	rm -rf $(VENV) $(VLLM) $(VERL) $(GPU) .venv-veriscore factkit.egg-info

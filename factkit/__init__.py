@@ -1,6 +1,8 @@
 """factkit: five papers against hallucination, reproduced as numbered notebooks."""
 
 import sys
+from collections.abc import Callable
+from typing import Any
 
 from factkit.run import failures, quiet
 from factkit.run.failures import Check, UserError, require
@@ -14,7 +16,7 @@ if shell := getattr(sys.modules.get("IPython"), "get_ipython", lambda: None)():
     failures.explain_in_notebooks(shell)
 
 
-def show_source(*objects: object) -> None:
+def show_source(*objects: Callable[..., Any]) -> None:
     """Display the source of functions or classes, highlighted, in a notebook."""
     import inspect
 

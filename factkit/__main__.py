@@ -29,7 +29,7 @@ app = typer.Typer(
     rich_markup_mode=None,  # its tables cut the names of options in narrow terminals
     help="Reproduce papers against hallucination: notebooks run by papermill.",
 )
-Name = Literal[tuple(find_papers())]
+Name: Any = Literal[tuple(find_papers())]
 FIRST = next(iter(find_papers()))
 Paper = Annotated[Name, typer.Argument()]
 Profile = Annotated[str, typer.Option(help=" | ".join(params.PROFILES))]
@@ -42,7 +42,7 @@ Jobs = Annotated[
 ]
 Output = Annotated[str, typer.Option(help="Folder of the runs, from the root.")]
 Set = Annotated[
-    list[str], typer.Option("--set", help="A parameter's value, as key=value.")
+    list[str] | None, typer.Option("--set", help="A parameter's value, as key=value.")
 ]
 Port = Annotated[int, typer.Option(min=0, max=65535, help="0: any free.")]
 Host = Annotated[
@@ -57,7 +57,7 @@ class Setting:
     profile: Profile
     variant: Variant = ""
     output_dir: Output = "outputs"
-    values: Set = ()
+    values: Set = None
 
     def load(self, paper: str) -> Any:
         """The checked parameters of a paper."""
@@ -82,7 +82,7 @@ def with_setting(command: Callable[..., None]) -> Callable[..., None]:
             default=default,
             annotation=Setting.__annotations__[name],
         )
-    call.__signature__ = inspect.Signature(list(parameters.values()))
+    vars(call)["__signature__"] = inspect.Signature(list(parameters.values()))
     call.__annotations__ = {name: p.annotation for name, p in parameters.items()}
     return call
 
@@ -108,7 +108,7 @@ def wheelhouse(
     pip_args: Annotated[
         str, typer.Option(help="For pip, as '--extra-index-url <CPU wheel index>'.")
     ] = "",
-    book: Annotated[Path, typer.Option(help="Pages of `factkit book`.")] = None,
+    book: Annotated[Path | None, typer.Option(help="Pages of `factkit book`.")] = None,
 ) -> None:
     """Collect wheels, models and worlds for laptops offline."""
     from factkit.report.wheelhouse import fill
@@ -176,7 +176,7 @@ def check(
     paper: Annotated[str, typer.Argument()] = FIRST,
     profile: Profile = "tiny",
     variant: Variant = "",
-    values: Set = (),
+    values: Set = None,
 ) -> None:
     """Check a profile's parameters before anything is run."""
     p = params.load(paper, profile, _read_set(values), variant)
@@ -269,7 +269,7 @@ def adopt(
 def fetch(
     paper: Paper,
     profile: Profile = "h100_full",
-    values: Set = (),
+    values: Set = None,
 ) -> None:
     """Fetch a paper's claims and corpora, and index them.
 
@@ -349,10 +349,10 @@ def doctor(
         raise SystemExit(1)
 
 
-def _read_set(options: Sequence[str]) -> dict[str, Any]:
+def _read_set(options: Sequence[str] | None) -> dict[str, Any]:
     """The values of --set options; text in quotes is text."""
-    values = {}
-    for option in options:
+    values: dict[str, Any] = {}
+    for option in options or ():
         key, equals, text = option.partition("=")
         if not equals or key in values:
             raise params.ParamError(f"--set {key}: must be key=value, each key once")
@@ -369,7 +369,8 @@ def _read_set(options: Sequence[str]) -> dict[str, Any]:
 def main() -> None:
     """Run the command line: exit 2 for a user's mistake, 1 for a failure."""
     for stream in (sys.stdout, sys.stderr):  # what no ASCII terminal can show
-        stream.reconfigure(errors="backslashreplace")
+        if isinstance(stream, io.TextIOWrapper):
+            stream.reconfigure(errors="backslashreplace")
     try:
         app()
     except Exception as error:

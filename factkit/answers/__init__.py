@@ -28,7 +28,7 @@ def flatten_metrics(
 
     `n` becomes the share of all questions.
     """
-    metrics = {}
+    metrics: dict[str, float] = {}
     for kind, groups in by.items():
         total = sum(group.get("n", 0) for group in groups.values())
         for key, group in groups.items():

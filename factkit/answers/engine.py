@@ -13,7 +13,7 @@ from functools import partial
 from typing import TYPE_CHECKING, Any
 
 from factkit.answers.long_form import Search, search_words
-from factkit.answers.verifier import facts_of, has_judge, judge_llm
+from factkit.answers.verifier import Texts, facts_of, has_judge, judge_llm
 from factkit.data import assets
 from factkit.data.evidence import EvidenceCache, read_evidence
 from factkit.data.examples import DataError, Example, read_examples
@@ -37,6 +37,7 @@ if TYPE_CHECKING:
     from factkit.run.params.stages import RequestParams
 
 REFERENCES = "references.json"  # prompt id → the reference policy's answer
+Scores = list[float | None]
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -54,7 +55,7 @@ class ClaimEngine:
     search: Search
     claim_chunks: int = 4
 
-    def supports(self, ids, prompts, responses) -> Supports:
+    def supports(self, ids: Texts, prompts: Texts, responses: Texts) -> Supports:
         """The support of each claim of each response."""
 
         def evidence_of(i: int, claim: Claim) -> list[str]:
@@ -85,23 +86,25 @@ class ExactEngine:
     examples: Mapping[str, Example]
     references: Mapping[str, str] = field(default_factory=dict)
 
-    def supports(self, ids, prompts, responses) -> Supports:
+    def supports(
+        self, ids: Texts, prompts: Texts, responses: Texts
+    ) -> list[list[Support]]:
         """The support of each claim of each response."""
         return [
             [Support(self.facts.verify(c.text)) for c in self.claims(i, r)]
             for i, r in zip(ids, responses, strict=True)
         ]
 
-    def no_contradiction(self, ids, prompts, responses) -> list[float | None]:
+    def no_contradiction(self, ids: Texts, prompts: Texts, responses: Texts) -> Scores:
         """1.0 if no claim is contradicted, else 0.0 (Binary RAR Eq. 5)."""
         supports = self.supports(ids, prompts, responses)
         return [float(Support.CONTRADICTED not in claims) for claims in supports]
 
-    def rating(self, ids, prompts, responses) -> list[float | None]:
+    def rating(self, ids: Texts, prompts: Texts, responses: Texts) -> Scores:
         """The `rating` of each response."""
-        return list(map(rating, self.supports(ids, prompts, responses)))
+        return [rating(claims) for claims in self.supports(ids, prompts, responses)]
 
-    def quality(self, ids, prompts, responses) -> list[float | None]:
+    def quality(self, ids: Texts, prompts: Texts, responses: Texts) -> Scores:
         """How well a request is answered, 0–10, true or not: the relevance times the
         share of the subject's relations (or of the wanted number) that it states.
 
@@ -111,13 +114,13 @@ class ExactEngine:
         rows = zip(ids, responses, strict=True)
         return [self._quality(self.examples[i], response) for i, response in rows]
 
-    def relevance(self, ids, prompts, responses) -> list[float | None]:
+    def relevance(self, ids: Texts, prompts: Texts, responses: Texts) -> list[float]:
         """The share of a response's sentences that state something about its subject,
         true or not; halved if their number is not the wanted one."""
         rows = zip(ids, responses, strict=True)
         return [self._relations(self.examples[i], text)[0] for i, text in rows]
 
-    def preferred(self, ids, prompts, responses) -> list[float | None]:
+    def preferred(self, ids: Texts, prompts: Texts, responses: Texts) -> Scores:
         """1.0 if a response is relevant, no less than the reference policy's, else 0.0
         (Learning to Reason Eq. 2). Truth does not count, as for the judge."""
         if lacking := [i for i in ids if i not in self.references]:
@@ -134,7 +137,7 @@ class ExactEngine:
         """What `long_form.evaluate` takes; evidence is not needed."""
         subjects = {e.question: e.entity for e in self.examples.values()}
 
-        def extract(prompts, responses) -> list[list[Claim] | None]:
+        def extract(prompts: Texts, responses: Texts) -> list[list[Claim] | None]:
             rows = zip(prompts, responses, strict=True)
             return [self._read(text, subjects.get(prompt, "")) for prompt, text in rows]
 
@@ -157,7 +160,8 @@ class ExactEngine:
 
     def _read(self, response: str, about: str) -> list[Claim]:
         sentences = self.facts.sentences(response, about)
-        return merge_claims([(s, self.facts.statements(s, about)) for s in sentences])
+        listed = [(s, self.facts.statements(s, about)) for s in sentences]
+        return merge_claims(listed) or []
 
     def _relations(self, example: Example, response: str) -> tuple[float, set[str]]:
         """A response's relevance, and the relations of its subject that it states: one

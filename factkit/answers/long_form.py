@@ -204,7 +204,7 @@ def failures(rows: Sequence[CheckedResponse]) -> dict[str, float]:
 
     Raises ValueError if one of them is above 5 %.
     """
-    values = {
+    values: dict[str, Sequence[object]] = {
         "extraction_failures": [row.claims for row in rows],
         "verification_failures": [s for row in rows for s in row.supports],
     }

@@ -104,7 +104,7 @@ def gather(
         return web.run_online(examples, p.search_url, cache, p.pages, p.least_pages)
     if source is None:
         documents = open_source(p.requests, p).documents()
-        index = CorpusIndex([Chunk(d.id, d.id, d.text, 0) for d in documents])
-        source = index, {d.id: d for d in documents}
+        chunks = [Chunk(d.id, d.id, d.text, 0) for d in documents]
+        source = CorpusIndex(chunks), {d.id: d for d in documents}
     index, by_id = source
     return evidence.build_offline(examples, index, by_id, p.pages, p.least_pages)

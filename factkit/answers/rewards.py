@@ -2,6 +2,7 @@
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
+from typing import Any
 
 from factkit.prompts import completion_texts
 
@@ -29,11 +30,16 @@ def reward_func(name: str, score: Callable[..., ScoredBatch]) -> Callable[..., R
     """
 
     def reward(
-        completions, completion_ids, id, question, log_metric=None, **_
+        completions: Sequence[Any],
+        completion_ids: Sequence[list[int]],
+        id: Sequence[str],
+        question: Sequence[str],
+        log_metric: Callable[[str, float], None] | None = None,
+        **_: Any,
     ) -> Rewards:
         batch = score(id, question, completion_texts(completions), completion_ids)
-        for metric, values in batch.metrics.items() if log_metric else ():
-            if values:
+        for metric, values in batch.metrics.items():
+            if log_metric and values:
                 log_metric(metric, sum(values) / len(values))
         return batch.rewards
 

@@ -4,14 +4,17 @@ import json
 from collections.abc import Callable
 from dataclasses import asdict, dataclass
 from pathlib import Path
-from typing import Any, Generic, TypeVar
+from typing import TYPE_CHECKING, Any, Generic, TypeVar
 
 from factkit.data.examples import read_rows, write_rows
 from factkit.run.failures import writing
 from factkit.run.files import write_atomically
 from factkit.run.progress import progress_bar
 
-Row = TypeVar("Row")
+if TYPE_CHECKING:
+    from _typeshed import DataclassInstance
+
+Row = TypeVar("Row", bound="DataclassInstance")
 
 
 @dataclass(frozen=True)

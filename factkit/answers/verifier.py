@@ -30,15 +30,11 @@ RULES = {
     "contains": grade_by_containment,
 }
 
+Texts = Sequence[str]
 # (responses, reference answers, questions) → outcomes; None where a judge failed
-Verifier = Callable[
-    [Sequence[str], Sequence[Sequence[str]], Sequence[str]], list[Outcome | None]
-]
+Verifier = Callable[[Texts, Sequence[Texts], Texts], list[Outcome | None]]
 # (responses, question ids, reference answers, questions) → quality in [0, 1], or None
-ReasoningJudge = Callable[
-    [Sequence[str], Sequence[str], Sequence[Sequence[str]], Sequence[str]],
-    list[float | None],
-]
+ReasoningJudge = Callable[[Texts, Texts, Sequence[Texts], Texts], list[float | None]]
 
 
 def has_judge(p: "JudgeParams") -> bool:
@@ -56,7 +52,7 @@ def facts_of(p: "PolicyParams") -> FactReader:
     return open_source(p.verifier, p)
 
 
-def verifier(p: "QuestionParams", name: str = "") -> Verifier:
+def verifier(p: "PolicyParams", name: str = "") -> Verifier:
     """The verifier `name`, by default `p.verifier`, of short answers.
 
     name: rules | exact | contains | judge, or <model>@<url> for another judge; the
@@ -73,7 +69,9 @@ def verifier(p: "QuestionParams", name: str = "") -> Verifier:
         llm = judge_llm(p, model if url else p.judge_model, url or p.judge_url)
     rule = RULES.get(name, grade_by_rules)
 
-    def verify(responses, answers, questions) -> list[Outcome | None]:
+    def verify(
+        responses: Texts, answers: Sequence[Texts], questions: Texts
+    ) -> list[Outcome | None]:
         boxed = p.answer_format == "boxed"
         final = [response.extract_answer(text, boxed) for text in responses]
         if llm:
@@ -97,7 +95,9 @@ def reasoning_judge(p: "QuestionParams") -> ReasoningJudge | None:
             "set verifier=judge, judge_model and judge_url"
         )
 
-    def quality(responses, ids, answers, questions) -> list[float | None]:
+    def quality(
+        responses: Texts, ids: Texts, answers: Sequence[Texts], questions: Texts
+    ) -> list[float | None]:
         thoughts = [response.extract_reasoning(text) for text in responses]
         if llm:
             rows = list(zip(questions, answers, thoughts, strict=True))

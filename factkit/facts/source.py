@@ -15,7 +15,7 @@ from importlib.util import find_spec
 from typing import TYPE_CHECKING, Any, Literal, Protocol
 
 from factkit.data.corpus import Chunk, Document, load_leads
-from factkit.data.examples import Example
+from factkit.data.examples import DataError, Example
 from factkit.facts.requests import make_requests
 from factkit.facts.script import Find
 
@@ -124,7 +124,9 @@ class FactSource(FactReader, Protocol):
         familiar: only subjects that the base policy has read about, if that is known.
         """
 
-    requests = make_requests
+    def requests(self, subjects: Sequence[str], kind: str) -> list[Example]:
+        """The requests of a kind about each subject, by `make_requests`."""
+        return make_requests(self, subjects, kind)
 
     def question(self, fact: Fact, wording: int) -> str:
         """A question that the object of the fact answers."""
@@ -160,6 +162,7 @@ class FactSource(FactReader, Protocol):
 
     def reasoning_quality(self, question_id: str, reasoning: str) -> float:
         """The quality of the reasoning for a question, in [0, 1]."""
+        raise DataError(f"{type(self).__name__} grades no reasoning")
 
     # ---- claims
 
@@ -195,7 +198,7 @@ def open_source(name: str, p: "PolicyParams") -> FactSource:
     `PublicSource` without such a package."""
     if find_spec(f"factkit.facts.{name}"):
         return import_module(f"factkit.facts.{name}.source").open_source(p)
-    return PublicSource()
+    return PublicSource()  # type: ignore[abstract]  # papers load such facts themselves
 
 
 def sample_texts(texts: Sequence[str]) -> list[str]:
@@ -218,7 +221,7 @@ def write_reasoned(
         for text, doubt in zip(statements, doubts, strict=True)
         if not doubt or rng.random() < DOUBTED_KEPT
     ]
-    answer = answer or statements[:1]
+    answer = answer or list(statements[:1])
     return [
         "<think>",
         " ".join(thought),

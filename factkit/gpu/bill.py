@@ -45,10 +45,11 @@ def size(model: str) -> float:
     Raises UserError if none has the size."""
     if listed := SHAPES.get(model):
         return listed.billions
-    named = re.search(r"(\d+(?:\.\d+)?)b\b", model, re.I)
-    if not named and model not in ACTIVE:
-        raise UserError(f"{model}: no size in its name: accelerate estimate-memory")
-    return ACTIVE.get(model) or float(named[1])
+    if active := ACTIVE.get(model):
+        return active
+    if named := re.search(r"(\d+(?:\.\d+)?)b\b", model, re.I):
+        return float(named[1])
+    raise UserError(f"{model}: no size in its name: accelerate estimate-memory")
 
 
 # ---- work
@@ -56,7 +57,7 @@ def size(model: str) -> float:
 
 def call_tokens(kind: str, p: Any) -> tuple[int, int]:
     """Tokens of a judge call's prompt and of its reply."""
-    kinds = CALLS | get_paper(p).needs(p).call_kinds
+    kinds = {**CALLS, **get_paper(p).needs(p).call_kinds}
     template, reply, responses, others, *evidence = kinds[kind]
     chunks, each = evidence or ("", 0)
     each = getattr(p, each) if isinstance(each, str) else each
@@ -185,8 +186,8 @@ def _row(p: Any, part: Part, price: float, runs: int = 1) -> dict:
         "GPU-h held": seconds * gpus / 3600,
         "USD": seconds * gpus / 3600 * price,
     }
-    each = {name: value * runs for name, value in columns.items()}
-    return {"runs": runs, "updates each": part.updates} | each
+    totals = {name: value * runs for name, value in columns.items()}
+    return {"runs": runs, "updates each": part.updates} | totals
 
 
 def report(p: Any, price: float) -> str:
@@ -231,7 +232,7 @@ def with_table(page: str) -> str:
         p = params.load(paper, profile, variant=variant)
         total = table(p).loc["total"]
         stages = peaks(p)
-        stage = max(stages, key=stages.get)
+        stage = max(stages, key=stages.__getitem__)
         rows.append(
             {
                 "paper, profile": f"{paper} `{profile}` {variant}".strip(),

@@ -57,7 +57,8 @@ def several(folders: Sequence[Path], token: str) -> "FastAPI":
     """An app that searches each index at its folder's name; /health lists all."""
     from fastapi import FastAPI
 
-    app, about = FastAPI(openapi_url=None), {}
+    app = FastAPI(openapi_url=None)
+    about: dict[str, Any] = {}
     app.get("/health")(lambda: {"manifests": about})
     for folder in folders:
         index = EntryIndex(folder)

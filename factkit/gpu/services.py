@@ -116,8 +116,8 @@ def _limits_text(llm: "LLM") -> bool:
     from factkit.verify.llm import Request
 
     schema = {"type": "string", "pattern": NON_BLANK, "maxLength": 4}
-    form = {"type": "object", "properties": {"name": schema}, "required": ["name"]}
-    form["additionalProperties"] = False
+    form: dict[str, Any] = {"type": "object", "properties": {"name": schema}}
+    form |= {"required": ["name"], "additionalProperties": False}
     asked = {"role": "user", "content": 'Reply with this alone: {"name": "Alexandria"}'}
     (reply,) = llm.run([Request((asked,), sampling=Sampling(32), schema=form)])
     return "Alexan" not in (reply.text or "Alexan")

@@ -14,6 +14,7 @@ from unittest.mock import patch
 if TYPE_CHECKING:
     from torch import Tensor, nn
     from transformers import Cache, PreTrainedModel
+    from transformers.utils import ModelOutput
     from trl import GRPOTrainer
 
 ATTENTION = "grouped_heads"  # the name of `grouped_attention` in transformers
@@ -91,7 +92,7 @@ def quick_draws() -> Iterator[None]:
 
     multinomial = torch.multinomial
 
-    def sample(p: torch.Tensor, num_samples: int, *args: Any, **kwargs: Any):
+    def sample(p: "Tensor", num_samples: int, *args: Any, **kwargs: Any) -> "Tensor":
         one_of_many = num_samples == 1 and p.shape[-1] >= WIDE and not (args or kwargs)
         if one_of_many and p.device.type == "cpu":
             cumulative = p.cumsum(-1)
@@ -239,7 +240,7 @@ def completions_forward(
     attention_mask: "Tensor",
     logits_to_keep: int,
     use_cache: bool = False,
-):
+) -> "ModelOutput":
     """The model's output for the last `logits_to_keep` of (B, L) tokens; those before
     them are read once for all rows that begin alike."""
     ahead = input_ids.shape[1] - logits_to_keep

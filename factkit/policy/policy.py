@@ -176,9 +176,11 @@ class Policy:
             padded = self._pad([prompts[i] for i in batch])
             width = padded["input_ids"].shape[1]
 
-            def stopped(input_ids: "Tensor", scores: Any, width: int = width, **_: Any):
-                new = input_ids[:, width:][:, -STOP_TOKENS:].tolist()
-                return torch.tensor([ends(row) for row in new], device=input_ids.device)
+            def stopped(
+                ids: "Tensor", _: Any, width: int = width, **__: Any
+            ) -> "Tensor":
+                new = ids[:, width:][:, -STOP_TOKENS:].tolist()
+                return torch.tensor([ends(row) for row in new], device=ids.device)
 
             rows = self._generate(
                 padded,
@@ -258,7 +260,7 @@ class Policy:
                 logits_processor=[recorder] if sampling.logprobs else None,
                 **decoding.arguments(sampling),
             )
-            logps = [[]] * len(output)
+            logps: list[list[float]] = [[]] * len(output)
             if sampling.logprobs:
                 logps = recorder.logps(output).tolist()
         new = output[:, inputs["input_ids"].shape[1] :].tolist()  # (B, T)
@@ -316,7 +318,9 @@ class VllmPolicy(Policy):
         limits = [settings | {"max_tokens": budget} for budget in budgets]
         return [completion for (completion,) in self.engine.generate(prompts, limits)]
 
-    def perplexity(self, texts: Sequence[str], max_tokens: int = 512) -> float:
+    def perplexity(
+        self, texts: Sequence[str], max_tokens: int = 512, batch_size: int = 8
+    ) -> float:
         rows = self.engine.logps(self._tokenize(texts, max_tokens))
         logps = list(itertools.chain(*rows))
         return math.exp(-sum(logps) / len(logps))

@@ -62,7 +62,7 @@ class VllmEngine:
             ours, theirs = Pipe()
             command = child.command(sys.executable, "-m", "factkit.policy.vllm_engine")
             process = subprocess.Popen(  # its output goes to stderr
-                command, stdin=theirs, stdout=2, env=os.environ | self._gpus(i)
+                command, stdin=theirs.fileno(), stdout=2, env=os.environ | self._gpus(i)
             )
             theirs.close()
             _live.append((self, process, ours))
@@ -171,7 +171,8 @@ def main() -> None:
             adapter = LoRARequest("policy", 1, arguments["tokenizer"])
         jobs.send(None)
         while True:
-            jobs.send(generate(llm, *jobs.recv(), adapter))
+            prompts, settings = jobs.recv()
+            jobs.send(generate(llm, prompts, settings, adapter))
     except EOFError:
         pass
     except Exception as error:

@@ -12,13 +12,13 @@ from dataclasses import dataclass, field
 from types import ModuleType
 from typing import TYPE_CHECKING, Any
 
-from pydantic import BaseModel
-
 from factkit.run.needs import Needs
 from factkit.run.paths import ROOT
 
 if TYPE_CHECKING:
     import pandas as pd
+
+    from factkit.run.params.stages import RunParams, SweepParams
 
 
 @dataclass(frozen=True)
@@ -42,7 +42,7 @@ class Arm:
     """
 
     what: str
-    reads: type[BaseModel]
+    reads: "type[RunParams]"
     algorithm: str = ""
     start: str = ""
     changes: Mapping[str, Any] = field(default_factory=dict)
@@ -87,7 +87,7 @@ class Paper:
 
     number: int
     title: str
-    parameters: type[BaseModel]
+    parameters: "type[SweepParams]"
     arms: Mapping[str, Arm]
     shown_metrics: tuple[str, ...]
     needs: type[Needs] = Needs

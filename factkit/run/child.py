@@ -35,8 +35,9 @@ def reading(arguments: Sequence[str], **options: Any) -> Iterator[subprocess.Pop
 
     The process has ended after the block; an exception in the block terminates it.
     """
-    pipes = {"stdout": subprocess.PIPE, "stderr": subprocess.STDOUT}
-    process = subprocess.Popen(command(*arguments), **pipes, **options)
+    process = subprocess.Popen(
+        command(*arguments), stdout=subprocess.PIPE, stderr=subprocess.STDOUT, **options
+    )
     try:
         yield process
     except BaseException:

@@ -3,7 +3,7 @@
 import ipaddress
 import socket
 from contextlib import suppress
-from ipaddress import ip_address
+from ipaddress import IPv4Address, ip_address
 from typing import Any
 
 import httpcore
@@ -69,7 +69,7 @@ def resolve_public(host: str) -> str:
         rows = socket.getaddrinfo(host, None, type=socket.SOCK_STREAM)
     except (OSError, UnicodeError):
         raise AddressError("unknown host") from None
-    addresses = [row[4][0] for row in rows]
+    addresses = [str(row[4][0]) for row in rows]
     if not all(map(is_public, addresses)):
         raise AddressError("private address")
     return addresses[0]
@@ -85,7 +85,7 @@ def is_public(address: str) -> bool:
     if ip.version == 6:
         inner = ip.ipv4_mapped or ip.sixtofour or (ip.teredo and ip.teredo[1])
         if any(ip in network for network in EMBEDDED):
-            inner = ip_address(int(ip) & 0xFFFFFFFF)
+            inner = IPv4Address(int(ip) & 0xFFFFFFFF)
         ip = inner or ip
     local = ip.version == 6 and ip.is_site_local
     return ip.is_global and not ip.is_multicast and not local

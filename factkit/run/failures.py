@@ -6,7 +6,7 @@ import os
 import re
 from collections.abc import Iterable, Iterator
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from factkit.run.paths import cache_path
 
@@ -115,9 +115,9 @@ def explain_storage(error: BaseException) -> str:
 def explain_in_notebooks(shell: "InteractiveShell") -> None:
     """Have a notebook show the message of `explain_storage` instead of a traceback."""
 
-    def show(shell, kind, error, trace, tb_offset=None):
+    def show(shell: Any, kind: type, error: Any, trace: Any, **options: Any) -> None:
         if message := explain_storage(error):
             error._render_traceback_ = lambda: [f"{kind.__name__}: {message}"]
-        shell.showtraceback((kind, error, trace), tb_offset=tb_offset)
+        shell.showtraceback((kind, error, trace), **options)
 
     shell.set_custom_exc((Exception,), show)

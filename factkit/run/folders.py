@@ -13,7 +13,7 @@ from typing_extensions import TypedDict  # noqa: UP035  pydantic's, before 3.12
 
 from factkit.run.failures import UserError
 from factkit.run.params import ROOT
-from factkit.run.params.stages import RunParams
+from factkit.run.params.stages import RunParams, SweepParams
 
 if TYPE_CHECKING:
     from filelock import FileLock
@@ -57,8 +57,9 @@ def profile_folder(params: RunParams) -> Path:
 
 def run_folder(notebook: str, params: RunParams) -> Path:
     """outputs/<profile>/<notebook>/<arm>-s<seed>, or …/main-s0 if it has no arms."""
-    has_arms = notebook.endswith("_train")
-    name = f"{params.arm}-s{params.seed}" if has_arms else "main-s0"
+    name = "main-s0"
+    if notebook.endswith("_train") and isinstance(params, SweepParams):
+        name = f"{params.arm}-s{params.seed}"
     return profile_folder(params) / notebook / name
 
 

@@ -12,7 +12,6 @@ import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Sequence
 from pathlib import Path
 
 POLL_S = 0.1
@@ -30,11 +29,12 @@ def visible() -> dict[str, str]:
     return {name: uuids.get(name, name) for name in names if name not in ("", "-1")}
 
 
-def main(number: int, command: Sequence[str]) -> None:
+def main(number: int, command: list[str]) -> None:
     """Replace this process by the command, on GPUs of its own."""
     import fcntl  # not on Windows
 
-    gpus, held = visible(), {}
+    gpus = visible()
+    held: dict[str, int] = {}  # name → its open lock
     if len(gpus) < number:
         sys.exit(f"{number} GPU(s) are needed and {len(gpus)} visible")
     folder = Path(tempfile.gettempdir(), f"factkit-gpus-{os.getuid()}")

@@ -171,7 +171,7 @@ def _used_attributes(
 ) -> dict[str, Any]:
     """The attributes of a module that are in `names`; of an installed module only those
     that the user may have set."""
-    used = {}
+    used: dict[str, Any] = {}
     seen.add(module.__name__)
     for name in names & vars(module).keys():
         value = vars(module)[name]

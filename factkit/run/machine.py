@@ -4,6 +4,7 @@ import os
 import platform
 import re
 import subprocess
+from functools import partial
 from pathlib import Path
 
 from factkit.run.params import ROOT
@@ -34,18 +35,13 @@ def device() -> str:
 def git_commit() -> str:
     """The commit of the kit's working tree, with a + if it has changes; "none: " and
     the reason without one."""
-    git = [
-        "git",
-        "-C",
-        str(ROOT),
-        "-c",
-        "safe.directory=*",
-    ]  # also another owner's tree
+    # also another owner's tree
+    git = ["git", "-C", str(ROOT), "-c", "safe.directory=*"]
     env = {k: v for k, v in os.environ.items() if not k.startswith("GIT_")}
     env["LC_ALL"] = "C"
-    options = {"capture_output": True, "encoding": "utf-8", "env": env}
+    run = partial(subprocess.run, capture_output=True, encoding="utf-8", env=env)
     try:
-        top = subprocess.run([*git, "rev-parse", "--show-toplevel"], **options)
+        top = run([*git, "rev-parse", "--show-toplevel"])
     except OSError:
         return "none: git is not installed"
     if top.returncode:  # fatal: not a git repository (or any …
@@ -54,5 +50,5 @@ def git_commit() -> str:
     if Path(top.stdout.strip()).resolve() != ROOT:
         return "none: inside another git repository"
     describe = [*git, "describe", "--always", "--dirty=+", "--abbrev=12"]
-    commit = subprocess.run(describe, **options).stdout.strip()
+    commit = run(describe).stdout.strip()
     return commit or "none: no commit yet"

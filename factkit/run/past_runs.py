@@ -24,15 +24,15 @@ def stored(
     if root is None:
         return {name: with_iterations(rs) for name, rs in by_variant.items()}
     for name, results in by_variant.items():
-        by_variant[name] = [r | {"reference": True} for r in results]
+        by_variant[name] = [{**r, "reference": True} for r in results]
     for name, own in _read_variants(paper, profile, root).items():
         trained = {r["arm"] for r in own}
         others = [
-            r | {"arm": f"{r['arm']} (reference)" if r["arm"] in trained else r["arm"]}
+            {**r, "arm": f"{r['arm']} (reference)" if r["arm"] in trained else r["arm"]}
             for r in by_variant.get(name, ())
             if beside and _alike(paper, r, own[0])
         ]
-        by_variant[name] = own + others
+        by_variant[name] = [*own, *others]
     return {name: with_iterations(results) for name, results in by_variant.items()}
 
 
@@ -72,7 +72,7 @@ def separate_settings(results: Sequence[Result]) -> list[Result]:
     for r in results:
         setting = (r["paper"], r["profile"], r.get("variant"))
         by_arm.setdefault((*setting, r["arm"]), []).append(r)
-    named = []
+    named: list[Result] = []
     for runs_of_arm in by_arm.values():
         settings = [_read_settings(r) for r in runs_of_arm]
         usual = max(settings, key=settings.count)

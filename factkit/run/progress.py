@@ -3,14 +3,17 @@
 import contextlib
 import os
 import sys
-from typing import TYPE_CHECKING
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from tqdm import tqdm
     from transformers import Trainer
 
 
-def progress_bar(total: int, label: str, unit: str = "it", done: int = 0) -> "tqdm":
+def progress_bar(
+    total: int | None, label: str, unit: str = "it", done: int = 0
+) -> "tqdm":
     """A tqdm bar, hidden without a label. done: steps of an earlier, stopped run.
 
     A batch run's kernel has no terminal: `python -m factkit` names its own in
@@ -39,14 +42,14 @@ def train(trainer: "Trainer", label: str = "", checkpoint: str | None = None) ->
     class Progress(TrainerCallback):
         """Shows the last logged reward or loss."""
 
-        def on_train_begin(self, args, state, control, **_):
+        def on_train_begin(self, args: Any, state: Any, *_: Any, **__: Any) -> None:
             bar = progress_bar(state.max_steps, label, "step", state.global_step)
             self.bar = stack.enter_context(bar)
 
-        def on_step_end(self, args, state, control, **_):
+        def on_step_end(self, args: Any, state: Any, *_: Any, **__: Any) -> None:
             self.bar.update(state.global_step - self.bar.n)
 
-        def on_log(self, args, state, control, logs, **_):
+        def on_log(self, *_: Any, logs: Mapping[str, Any], **__: Any) -> None:
             values = {k: logs[k] for k in ("reward", "loss") if logs.get(k) is not None}
             if values:
                 texts = {k: f"{float(v):.3f}" for k, v in values.items()}

@@ -3,6 +3,7 @@
 import logging
 import re
 import warnings
+from functools import partial
 
 LOGGED = {  # a library's logger → its message
     # checkpoints are then sorted by the numbers in their names, as intended
@@ -23,10 +24,11 @@ def silence_messages() -> None:
     for beginning in WARNED:
         warnings.filterwarnings("ignore", message=beginning)
     for name, message in LOGGED.items():
-        known = re.compile(message)
-        logging.getLogger(name).addFilter(
-            lambda record, known=known: not known.fullmatch(record.getMessage())
-        )
+        logging.getLogger(name).addFilter(partial(_is_unknown, re.compile(message)))
+
+
+def _is_unknown(known: re.Pattern[str], record: logging.LogRecord) -> bool:
+    return not known.fullmatch(record.getMessage())
 
 
 def disable_bars() -> None:

@@ -176,11 +176,12 @@ def all_results(*folders: Path) -> list[dict[str, Any]]:
     finished, damaged = [], []
     for path in paths:
         try:
-            finished.append(read_results(path))
+            if results := read_results(path):
+                finished.append(results)
         except ResultsError as error:
             damaged.append(error)
-    for number, error in enumerate(damaged, start=1):
-        print(f"left out, damaged run {number} of {len(paths)}: {error}")
+    for number, fault in enumerate(damaged, start=1):
+        print(f"left out, damaged run {number} of {len(paths)}: {fault}")
     return finished
 
 

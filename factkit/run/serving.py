@@ -76,8 +76,8 @@ def create_app(
             print(f"factkit: {why}", file=sys.stderr, flush=True)
             raise HTTPException(500, why) from None
 
-    @app.post(path)
-    async def answer(body: request_model) -> JSONResponse:
+    @app.post(path)  # FastAPI checks the body by its hint, whose class varies
+    async def answer(body: request_model) -> JSONResponse:  # type: ignore[valid-type]
         try:
             return await anyio.to_thread.run_sync(
                 reply, body, limiter=limiter, abandon_on_cancel=True
@@ -197,7 +197,8 @@ def wait_s(state: tenacity.RetryCallState) -> float:
 
     Jitter keeps calls that failed together from returning together.
     """
-    response = getattr(state.outcome.exception(), "response", None)
+    error = state.outcome and state.outcome.exception()
+    response = getattr(error, "response", None)
     header = response.headers.get("retry-after", "") if response is not None else ""
     if header.isdecimal():
         return min(float(header), MAX_WAIT_S) + random.random()
@@ -263,11 +264,11 @@ class Client:
             ) from None
 
     def _warn(self, state: tenacity.RetryCallState) -> None:
-        if state.attempt_number == 1:
+        if state.attempt_number == 1 and state.outcome:
             why = self._describe(state.outcome.exception())
             warnings.warn(f"{self.url}: {why}; trying again", stacklevel=2)
 
-    def _describe(self, error: BaseException) -> str:
+    def _describe(self, error: BaseException | None) -> str:
         """Describe an error of a call, and its fix."""
         cause = type(error).__name__
         if isinstance(error, httpx.HTTPStatusError):

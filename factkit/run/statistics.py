@@ -116,11 +116,11 @@ def shared_items(
     """Both arms' items by seed, restricted to those that count in both arms, such as
     the requests that both answered."""
     shared = {seed: more[seed].keys() & less[seed].keys() for seed in more}
-    more, less = (
-        {seed: {i: arm[seed][i] for i in sorted(shared[seed])} for seed in shared}
-        for arm in (more, less)
-    )
-    return more, less
+
+    def restrict(arm: Mapping[int, Items]) -> dict[int, Items]:
+        return {s: {i: arm[s][i] for i in sorted(ids)} for s, ids in shared.items()}
+
+    return restrict(more), restrict(less)
 
 
 def over_seeds(values: Sequence[float], items: int = 0) -> Estimate:

@@ -8,7 +8,7 @@ import os
 import re
 import sys
 import time
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Generator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -230,7 +230,7 @@ def train_arms(paper: str, p: Any) -> list[dict[str, Any]]:
 
 def _calls(
     folder: Path, needed: Sequence[Path], compared: Sequence[str]
-) -> Iterator[list[str]]:
+) -> Generator[list[str], None, None]:
     """Options of each call of Snakemake: one call, or two beside another sweep.
 
     Sweeps of one folder train at the same time: the first that locks a run makes it,
@@ -287,7 +287,7 @@ def _run(
         child.reading(command, env=env, cwd=ROOT, **text) as process,
         progress.progress_bar(1, label, "run") as bar,
     ):
-        for line in process.stdout:
+        for line in process.stdout or ():
             lines.append(line)
             steps, begins = STEPS.match(line), line.startswith("== ")
             usage = lines[0].startswith("usage:")  # a hundred lines of it

@@ -9,7 +9,7 @@ import json
 import shutil
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from pydantic import TypeAdapter
 
@@ -32,7 +32,7 @@ def record(trainer: "Trainer") -> None:
     from transformers import TrainerCallback
 
     class Record(TrainerCallback):
-        def on_save(self, args, state, control, **_):
+        def on_save(self, args: Any, state: Any, *_: Any, **__: Any) -> None:
             trainer.accelerator.wait_for_everyone()
             if is_main_process():
                 checkpoint = Path(args.output_dir, f"checkpoint-{state.global_step}")

@@ -31,7 +31,7 @@ def grpo_config(p: RlParams, folder: Path) -> "GRPOConfig":
     """
     from trl import GRPOConfig
 
-    warm_up = {"lr_scheduler_type": "constant"}  # TruthRL App. C
+    warm_up: dict[str, Any] = {"lr_scheduler_type": "constant"}  # TruthRL App. C
     if p.rl_warmup_ratio:
         warm_up = {"lr_scheduler_type": "constant_with_warmup"}
         warm_up |= {"warmup_steps": p.rl_warmup_ratio}  # below 1: a share of the steps
@@ -122,7 +122,7 @@ def train_policy(
     class Keep(TrainerCallback):
         """Saves on every process: under ZeRO-3 the weights are gathered."""
 
-        def on_step_end(self, args, state, control, **_):
+        def on_step_end(self, args: Any, state: Any, *_: Any, **__: Any) -> None:
             kept = folder / f"model-{state.global_step}"
             if state.global_step in p.kept_steps[:-1] and not kept.exists():
                 setup.save_whole(trainer, kept, merge=False)

@@ -173,7 +173,8 @@ def run_job(command: Sequence[str], log: Path) -> None:
     Its processes end with this one, so that they and a rerun never train in one folder.
     """
     with child.reading(command) as process, log.open("wb") as file:
-        while chunk := process.stdout.read1():
+        # a pipe's is a BufferedReader, which the hint of Popen does not say
+        while chunk := process.stdout.read1():  # type: ignore[union-attr]
             file.write(chunk)
             sys.stderr.write(chunk.decode("utf-8", "replace"))
     if code := process.returncode:

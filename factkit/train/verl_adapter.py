@@ -53,12 +53,12 @@ TOKENS = 16_384  # of a micro-batch on a GPU, unless one sequence may have more
 class Job:
     """What a paper hands to verl: the result of `make_job` in its module verl_adapter.
 
-    p: with what its arm changes. start, rows, make_reward: `grpo.grpo`'s. loop: verl's
-    agent loop, if not its own of one turn and number. changes: to verl's config, dotted
-    key → value.
+    p: a paper's, with what its arm changes. start, rows, make_reward: `grpo.grpo`'s.
+    loop: verl's agent loop, if not its own of one turn and number. changes: to verl's
+    config, dotted key → value.
     """
 
-    p: RlParams
+    p: Any
     start: str
     rows: Sequence[dict[str, Any]]
     make_reward: Callable[..., Callable[..., list]]
@@ -146,7 +146,7 @@ def read_parameters(config: "DictConfig") -> Any:
 
 
 def write_job(
-    paper: str, p: RlParams, folder: str | Path, changes: Sequence[str] = ()
+    paper: str, p: Any, folder: str | Path, changes: Sequence[str] = ()
 ) -> Path:
     """Write verl's data, agent loops and config for `p.arm`: train.parquet,
     agent_loop.yaml and <paper>.yaml. Returns their folder.
@@ -185,11 +185,12 @@ def write_job(
     return folder
 
 
-def make_job(p: RlParams) -> Job:
-    """What verl needs to train `p.arm`. Raises ParamError on what verl can't follow,
-    DataError without the paper's data."""
+def make_job(p: Any) -> Job:
+    """What verl needs to train `p.arm`, p a paper's parameters. Raises ParamError on
+    what verl can't follow, DataError without the paper's data."""
     paper = get_paper(p)
-    module, arm = paper.find_module("verl_adapter"), paper.arms[p.arm]
+    module: Any = paper.find_module("verl_adapter")
+    arm = paper.arms[p.arm]
     refused = {
         "policy": p.policy in POLICIES,  # the kit makes such a policy as it goes
         "arm": not (module and arm.by_rl and arm.verl and not arm.learned_reward),
@@ -217,7 +218,7 @@ def make_rows(rows: Sequence[Mapping[str, Any]], paper: str) -> list[dict[str, A
     that the reward needs."""
     made = []
     for index, row in enumerate(rows):
-        info = {"index": index} | row
+        info = {"index": index, **row}
         if isinstance(prompt := info.pop("prompt"), str):
             prompt = [{"role": "user", "content": prompt}]
         made.append({"data_source": paper, "prompt": prompt, "extra_info": info})
@@ -354,8 +355,8 @@ def check_sizes(get: Callable[[str], Any]) -> None:
     splits = [shared] + [(key, get(key), total) for key, total in totals.items()]
     for key, size, total in splits:
         if size and total % size:
-            fix = max(d for d in range(1, size) if total % d == 0)
-            raise params.ParamError(f"{key}={size}: must divide {total}; take {fix}")
+            most = max(d for d in range(1, size) if total % d == 0)
+            raise params.ParamError(f"{key}={size}: must divide {total}; take {most}")
 
 
 def _nested(flat: dict[str, Any]) -> dict[str, Any]:

@@ -183,10 +183,10 @@ class LeadClaims(LeadReader):
             for fact in self.leads.facts_of(name):
                 if fact.relation in CLAIMED:
                     yield (fact,)
-            by = self._works.get(name)
-            for fact in self.leads.facts_of(by.object) if by else ():
-                if fact.relation in SECOND_HOPS:
-                    yield by, fact
+            if by := self._works.get(name):
+                for fact in self.leads.facts_of(by.object):
+                    if fact.relation in SECOND_HOPS:
+                        yield by, fact
 
     def write_trajectory(
         self, claim: str, find: Find, rng: random.Random

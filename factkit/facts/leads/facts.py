@@ -207,9 +207,9 @@ def question(fact: Fact, wording: int = 0) -> str:
     return WORDINGS[fact.relation][1].format(s=name_within(fact.subject))
 
 
-def name_within(name: str) -> str:
+def name_within(subject: str) -> str:
     """A subject's name within a sentence: "The Louvre" → "the Louvre"."""
-    return re.sub("^The (?=Museum|.* (?:Museum|Republic)|[A-Z])", "the ", name)
+    return re.sub("^The (?=Museum|.* (?:Museum|Republic)|[A-Z])", "the ", subject)
 
 
 @cache

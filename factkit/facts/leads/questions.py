@@ -130,7 +130,8 @@ def lead_questions(
     elements_db: mendeleev's SQLite table. A question that two leads give is dropped, as
     is one that contains its answer. `entity` is the lead's title.
     """
-    index, dropped, drafts = LeadIndex(documents, elements_db), Counter(), []
+    index, drafts = LeadIndex(documents, elements_db), []
+    dropped: Counter[str] = Counter()
     for document in documents:
         for rule in (_people, _works, _places, _elements):
             for relation, question, answers in rule(document, index):
@@ -325,7 +326,7 @@ def _places(document: Document, index: LeadIndex) -> Drafts:
     continent = _continent(line)
     if continent and name != "Australia":
         yield "continent", f"On which continent {here}?", [continent]
-    if country and "," not in capital[1]:  # asked already, as capital
+    if capital and country and "," not in capital[1]:  # asked already, as capital
         return
     for relation, pattern in PLACES:
         if kind := re.match(pattern, line, re.I):

@@ -185,7 +185,7 @@ class LeadReader:
                 subject = self._subjects.get(match["s"].casefold(), match["s"])
                 value = match["o"]
                 if relation in ("country", "capital_of"):
-                    value = self._countries.get(value) or value
+                    value = self._countries.get(value, value)
                 return Fact(subject, relation, value), hedged
         return None
 
@@ -219,7 +219,7 @@ class LeadReader:
     @cached_property
     def _countries(self) -> dict[str, str]:
         aliases = {a: c for c, names in COUNTRY_ALIASES.items() for a in names}
-        return dict.fromkeys(self.leads.countries) | aliases | SHORT_NAMES
+        return {c: c for c in self.leads.countries} | aliases | SHORT_NAMES
 
     @cached_property
     def _kinds(self) -> list[str]:
@@ -371,7 +371,7 @@ class LeadReader:
         """Where a place is, and what it is the capital of."""
         if match := _CAPITAL_OF.search(clause):
             if place := self._places.match(match[1]):
-                country = self._countries.get(place[0]) or place[0]
+                country = self._countries.get(place[0], place[0])
                 yield Fact(subject, "capital_of", country)
             return
         place = _IS_IN.search(_ELSEWHERE.split(clause)[0])
@@ -383,7 +383,7 @@ class LeadReader:
             longer = re.search(rf"{_CAPITAL}[\w.'’-]* (?:of (?:the )?)?$", before)
             if not longer or within.search(before):
                 relation = "continent" if name in CONTINENTS else "country"
-                yield Fact(subject, relation, self._countries.get(name) or name)
+                yield Fact(subject, relation, self._countries.get(name, name))
 
     def _kind(self, subject: str, clause: str) -> Iterator[Fact]:
         """The kinds of a thing, by nouns: "a soft, yellow element"."""

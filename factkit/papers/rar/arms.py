@@ -1,6 +1,6 @@
 """Binary RAR's parameters and arms (§4.3, §6.2, Tables 2 to 4, Fig 4)."""
 
-from typing import Any, ClassVar, Literal, Self
+from typing import Annotated, Any, ClassVar, Literal, Self
 
 from pydantic import Field, model_validator
 
@@ -47,11 +47,12 @@ class RarParams(RequestParams):
     whole_chunk_tokens: fields.ChunkTokens
     query_with_prompt: bool = True  # §3.3; False: the response alone, as the code
     utility_drop: float = Field(0.1, gt=0, lt=1)  # App. C: 0.10
-    utility_benchmarks: fields.some_of(*MEASURED, *SUITES, least=1) = (
-        "best_guess_accuracy format_following win_rate"
-    )
+    utility_benchmarks: Annotated[
+        fields.Text, fields.require_names(*MEASURED, *SUITES, least=1)
+    ] = "best_guess_accuracy format_following win_rate"
     allow_code: bool = False  # benchmarks that run what the policy writes
-    test_sets: fields.some_of(*TEST_SETS) = ""  # beside those held out
+    # beside those held out
+    test_sets: Annotated[fields.Text, fields.require_names(*TEST_SETS)] = ""
     evaluation_tokens: fields.TokensOrZero = 0  # 0: max_completion_length
 
     @property

@@ -1,6 +1,6 @@
 """Learning to Reason for Factuality's parameters and arms (§4.2, Tables 1 and 2)."""
 
-from typing import ClassVar, Literal
+from typing import Annotated, ClassVar, Literal
 
 from pydantic import Field
 
@@ -30,7 +30,7 @@ class ReasonParams(RequestParams):
     requests: Literal["world", "leads", "synthetic"]
     reasoning_template: fields.Template
     sft_requests: fields.Size
-    eval_sets: fields.some_of(*EVAL_SETS) = ""
+    eval_sets: Annotated[fields.Text, fields.require_names(*EVAL_SETS)] = ""
     # who writes y_ref and compares (App. G); empty: the judge
     relevance_model: fields.Name = ""
     relevance_url: fields.Url = ""

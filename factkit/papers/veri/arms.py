@@ -1,6 +1,6 @@
 """Veri-R1's parameters and arms (§3.2, App. H, Tables 1 to 3, Fig 4)."""
 
-from typing import Any, ClassVar, Literal, Self
+from typing import Annotated, Any, ClassVar, Literal, Self
 
 from pydantic import Field, model_validator
 
@@ -24,7 +24,7 @@ class VeriParams(PolicyParams):
 
     claims: Literal["world", "leads", "feverous_exfever"]
     claims_path: fields.FetchedFolder = ""
-    eval_sets: fields.some_of(*EVAL_SETS) = ""
+    eval_sets: Annotated[fields.Text, fields.require_names(*EVAL_SETS)] = ""
     train_claims: fields.Size
     dev_claims: int = Field(ge=3, le=fields.MOST)
     test_claims: int = Field(ge=3, le=fields.MOST)

@@ -41,8 +41,8 @@ HIDDEN = "(not shown)"
 def find_classes() -> dict[str, type[RunParams]]:
     """Name → the class of all parameters of its notebooks: of each paper, and of the
     notebooks before them."""
-    shared = {"start": Start, "corpus": Corpus, "verifiers": Verifiers}
-    return shared | {name: p.parameters for name, p in find_papers().items()}
+    papers = {name: paper.parameters for name, paper in find_papers().items()}
+    return {"start": Start, "corpus": Corpus, "verifiers": Verifiers, **papers}
 
 
 # ---- the files
@@ -67,7 +67,7 @@ def defaults(paper: str, profile: str, variant: str = "") -> dict[str, Any]:
 
     Raises ParamError if a file does not name itself.
     """
-    values = {}
+    values: dict[str, Any] = {}
     for path in files_of(paper, profile, variant):
         mark = MARK + re.sub(r"\W", "_", f"{profile}_{path.stem}")
         identity = {"profile": profile, "variant": path.stem[len(paper) + 1 :]}

@@ -3,7 +3,7 @@
 import re
 from collections.abc import Callable, Collection
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated
 from urllib.parse import urlsplit
 
 from pydantic import AfterValidator, BeforeValidator, Field
@@ -32,13 +32,11 @@ MODEL_NAME = re.compile(r"([\w/.@][\w/.:@+-]*)?", re.ASCII)
 VARIABLE_NAME = re.compile(r"([A-Z_][A-Z0-9_]*)?", re.ASCII)
 
 
-# ---- makers of types
+# ---- checks of a type's values, for Annotated
 
 
-def text_that(
-    message: str, fits: Callable[[str], object], longest: int = 1000, base: Any = str
-) -> Any:
-    """The type of texts for which `fits` is true; `message` says what they must be."""
+def require(message: str, fits: Callable[[str], object]) -> AfterValidator:
+    """Accept texts for which `fits` is true; `message` says what they must be."""
 
     def check(value: str) -> str:
         try:
@@ -49,12 +47,7 @@ def text_that(
             raise ValueError(message)
         return value
 
-    return Annotated[base, Field(max_length=longest), AfterValidator(check)]
-
-
-def line_that(message: str, fits: Callable[[str], object]) -> Any:
-    """The type of one-line texts (`Text`) for which `fits` is true."""
-    return text_that(message, fits, base=Text)
+    return AfterValidator(check)
 
 
 def are_some_of(text: str, known: Collection[str], least: int = 0) -> bool:
@@ -63,24 +56,21 @@ def are_some_of(text: str, known: Collection[str], least: int = 0) -> bool:
     return least <= len(names) == len({*names}) and {*names} <= {*known}
 
 
-def some_of(*known: str, least: int = 0) -> Any:
-    """The type of texts that list known names."""
+def require_names(*known: str, least: int = 0) -> AfterValidator:
+    """Accept texts that list known names."""
     message = f"there are {', '.join(known)}: list each once, separated by spaces"
-    return line_that(message, lambda text: are_some_of(text, known, least))
+    return require(message, lambda text: are_some_of(text, known, least))
 
 
-def template_with(*places: str) -> Any:
-    """The type of prompt templates that hold each place once."""
+def require_places(*places: str) -> AfterValidator:
+    """Accept names of prompt templates that hold each place once."""
 
     def fits(name: str) -> bool:
         text = prompts.template(name)
         return all(text.count(f"{{{place}}}") == 1 for place in places)
 
     message = f"must be a template that holds {places} in braces, each once"
-    return line_that(message, fits)
-
-
-# ---- checks
+    return require(message, fits)
 
 
 def _are_seeds(text: str) -> bool:
@@ -138,56 +128,93 @@ def _is_request(text: str) -> bool:
 
 # ---- types of texts
 
-Text = text_that(
-    "must be one line of words between single spaces",
-    lambda text: text == " ".join(text.split()) and text.isprintable(),
-)
-Name = text_that(
-    "must be a name without spaces or special characters", MODEL_NAME.fullmatch, 200
-)
-Variant = text_that("must be a name without spaces", FILE_NAME.fullmatch, 80)
-Variable = text_that(
-    "must be the name of an environment variable, as OPENAI_API_KEY, that holds the "
-    "secret",
-    VARIABLE_NAME.fullmatch,
-)
-Url = text_that("must be an address, as http://localhost:8001/v1", _is_url, 400)
-RequestFields = text_that(  # flat YAML holds no mapping
-    "must be a JSON object, as '{\"top_k\": 20}'", _is_request, 4000
-)
+Text = Annotated[
+    str,
+    Field(max_length=1000),
+    require(
+        "must be one line of words between single spaces",
+        lambda text: text == " ".join(text.split()) and text.isprintable(),
+    ),
+]
+Name = Annotated[
+    str,
+    Field(max_length=200),
+    require(
+        "must be a name without spaces or special characters", MODEL_NAME.fullmatch
+    ),
+]
+Variant = Annotated[
+    str,
+    Field(max_length=80),
+    require("must be a name without spaces", FILE_NAME.fullmatch),
+]
+Variable = Annotated[
+    str,
+    Field(max_length=1000),
+    require(
+        "must be the name of an environment variable, as OPENAI_API_KEY, that holds "
+        "the secret",
+        VARIABLE_NAME.fullmatch,
+    ),
+]
+Url = Annotated[
+    str,
+    Field(max_length=400),
+    require("must be an address, as http://localhost:8001/v1", _is_url),
+]
+RequestFields = Annotated[  # flat YAML holds no mapping
+    str,
+    Field(max_length=4000),
+    require("must be a JSON object, as '{\"top_k\": 20}'", _is_request),
+]
 Seeds = Annotated[
-    line_that(
+    Text,
+    require(
         f"must be whole numbers from 0 to {MOST_SEED}, each once, separated by spaces",
         _are_seeds,
     ),
     BeforeValidator(lambda value: str(value) if type(value) is int else value),
 ]
-Judges = line_that(
-    "must be judges between spaces: rules, exact, contains or <model>@<url>",
-    lambda text: all(map(_is_judge, text.split())),
-)
+Judges = Annotated[
+    Text,
+    require(
+        "must be judges between spaces: rules, exact, contains or <model>@<url>",
+        lambda text: all(map(_is_judge, text.split())),
+    ),
+]
 MODEL = "must be a folder with config.json and model.safetensors, or owner/name"
-Model = line_that(MODEL, _is_model)
-Policy = line_that(
-    f"{MODEL}, or one of {', '.join(POLICIES)}",
-    lambda name: name in POLICIES or _is_model(name),
-)
-Template = template_with("question")
-ClaimTemplate = template_with("claim")
-EvidenceTemplate = template_with("claim", "evidence")
-Folder = line_that(
-    "must be a folder of its own, outside the kit and the system", _may_hold_runs
-)
-DataPath = line_that(
-    "must be a file or folder that is there", lambda p: not p or Path(p).exists()
-)
-DataFile = line_that(
-    "must be a file that is there", lambda p: not p or Path(p).is_file()
-)
-FetchedFile = line_that(  # doctor checks whether it is there
-    "must be a file", lambda name: not name or not (ROOT / name).is_dir()
-)
-FetchedFolder = line_that("must be a folder", lambda name: not (ROOT / name).is_file())
+Model = Annotated[Text, require(MODEL, _is_model)]
+Policy = Annotated[
+    Text,
+    require(
+        f"{MODEL}, or one of {', '.join(POLICIES)}",
+        lambda name: name in POLICIES or _is_model(name),
+    ),
+]
+Template = Annotated[Text, require_places("question")]
+ClaimTemplate = Annotated[Text, require_places("claim")]
+EvidenceTemplate = Annotated[Text, require_places("claim", "evidence")]
+Folder = Annotated[
+    Text,
+    require(
+        "must be a folder of its own, outside the kit and the system", _may_hold_runs
+    ),
+]
+DataPath = Annotated[
+    Text,
+    require(
+        "must be a file or folder that is there", lambda p: not p or Path(p).exists()
+    ),
+]
+DataFile = Annotated[
+    Text, require("must be a file that is there", lambda p: not p or Path(p).is_file())
+]
+FetchedFile = Annotated[  # doctor checks whether it is there
+    Text, require("must be a file", lambda name: not name or not (ROOT / name).is_dir())
+]
+FetchedFolder = Annotated[
+    Text, require("must be a folder", lambda name: not (ROOT / name).is_file())
+]
 
 # ---- types of numbers
 

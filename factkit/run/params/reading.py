@@ -188,7 +188,7 @@ def _read_parameters(source: str) -> set[str]:
         match statement:
             case (
                 ast.Assign(targets=[ast.Name(id=name)], value=value)
-                | ast.AnnAssign(target=ast.Name(id=name), value=value)
+                | ast.AnnAssign(target=ast.Name(id=name), value=ast.expr() as value)
             ) if name not in names and _is_plain(value):
                 names.add(name)
             case _:
@@ -201,7 +201,7 @@ def _read_parameters(source: str) -> set[str]:
     return names
 
 
-def _is_plain(value: ast.expr | None) -> bool:
+def _is_plain(value: ast.expr) -> bool:
     with contextlib.suppress(ValueError, TypeError):
         return isinstance(ast.literal_eval(value), str | int | float | bool)
     return False

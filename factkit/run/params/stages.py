@@ -1,7 +1,7 @@
 """Parameters that papers share, one class per stage of a run."""
 
 import typing
-from typing import ClassVar, Literal, Self
+from typing import Annotated, ClassVar, Literal, Self
 
 from pydantic import (
     BaseModel,
@@ -14,7 +14,8 @@ from pydantic import (
 from factkit.run.params import fields
 
 SEARCH_KEY = "FACTKIT_SEARCH_KEY"  # variable with the key of a web search
-PROFILES = ("tiny", "laptop", "h100_lora", "h100_full")
+Profile = Literal["tiny", "laptop", "h100_lora", "h100_full"]
+PROFILES: tuple[str, ...] = typing.get_args(Profile)
 
 
 class RunParams(BaseModel):
@@ -24,7 +25,7 @@ class RunParams(BaseModel):
         extra="forbid", strict=True, frozen=True, allow_inf_nan=False
     )
 
-    profile: Literal[PROFILES]
+    profile: Profile
     variant: fields.Variant = ""  # joins params file and run folder
     output_dir: fields.Folder = "outputs"
     seed: fields.Seed = 0
@@ -34,6 +35,7 @@ class SweepParams(RunParams):
     """The arms and seeds that a sweep runs and a paper's notebooks compare; the type of
     `arm` in the paper's class lists the arms."""
 
+    arm: fields.Name
     arms: fields.Text
     seeds: fields.Seeds
 
@@ -304,7 +306,7 @@ class QuestionParams(PolicyParams):
 
     questions: Literal["world", "leads", "crag", "nq_open", "hotpotqa", "musique"]
     questions_path: fields.DataFile = ""
-    eval_sets: fields.some_of(*EVAL_SETS) = ""
+    eval_sets: Annotated[fields.Text, fields.require_names(*EVAL_SETS)] = ""
     train_questions: fields.Size
     dev_questions: fields.Size
     test_questions: fields.Size
