@@ -156,7 +156,7 @@ def load_scorer(
     device = "cuda" if torch.cuda.is_available() else "cpu"
     model.eval()
 
-    def score(prompts: Sequence[object], completions: Sequence[str]) -> list[float]:
+    def score(prompts: Sequence[Any], completions: Sequence[str]) -> list[float]:
         texts = []
         for prompt, completion in zip(prompts, completions, strict=True):
             if isinstance(prompt, str):
