@@ -2,7 +2,7 @@
 
 Stores the runs in outputs/reference/speed/<name>.csv, and writes the page
 outputs/reference/speed.md from all stored runs. --quick: each benchmark once at its
-smallest size; prints the tables and stores nothing.
+smallest size (`tiny` in place of `laptop`); prints the tables and stores nothing.
 """
 
 import argparse

@@ -19,7 +19,7 @@ from statistics import median
 from typing import Any
 
 import pandas as pd
-from measuring import Figures, run_in_turn, stopwatch
+from measuring import ROUNDS, Figures, run_in_turn, stopwatch
 from operators import profile_step
 
 from factkit.papers.truthrl.arms import TruthRL
@@ -81,7 +81,7 @@ def measure(quick: bool) -> pd.DataFrame:
                 way: functools.partial(run_process, name, task.profile, way, inputs)
                 for way in ways
             }
-            tables.append(run_in_turn(name, runs, 1 if quick else 5))
+            tables.append(run_in_turn(name, runs, 1 if quick else ROUNDS))
     return pd.concat(tables)
 
 
