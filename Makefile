@@ -128,9 +128,8 @@ gpu-check: export HF_HUB_OFFLINE = 0
 gpu-check: $(GPU)/done  ## Prove the training path on the GPUs that are here (25 min)
 	$(GPU)/bin/python tests/gpu/check.py $(CHECK_ARGS)
 
-bench: $(VENV)/dev.done  ## Measure speed: ratios side by side in one run, medians
-	@for script in tests/benchmarks/bench_*.py; do \
-	  echo "== $$script =="; $(BIN)/python $$script || exit 1; done
+bench: $(VENV)/dev.done  ## Measure speed on a quiet machine: outputs/reference/speed.md
+	$(BIN)/python tests/benchmarks
 
 book: $(VENV)/base.done  ## The notebooks as pages to read, in outputs/book (5 min)
 	$(BIN)/python -m factkit book outputs/book

@@ -1,7 +1,7 @@
 """Faster attention, sampling and GRPO on CPUs, for which no library here is tuned.
 
 Results differ from the libraries' own by rounding, and by which random numbers a sample
-uses. `tests/benchmarks/bench_speed.py` compares the speed.
+uses. `tests/benchmarks/training.py` compares the speed.
 """
 
 import ctypes
