@@ -261,7 +261,7 @@ def time_package(batch: Batch, threads: int, url: str) -> Figures:
                 env=os.environ | keys,
             )
         outputs = (folder / "data" / "model_output").glob("*.jsonl")
-        lines = [line for path in outputs for line in path.read_text().splitlines()]
+        lines = [line for path in outputs for line in path.read_text("utf-8").splitlines()]
     results = [json.loads(line)["claim_verification_result"] for line in lines]
     verdicts = {claim["verification_result"] for row in results for claim in row}
     if len(results) != len(ids) or verdicts != {"supported"}:
