@@ -82,7 +82,8 @@ def verified(name: str) -> Path:
     the pinned one.
     """
     asset = ASSETS[name]
-    pins = (r.split(";")[0].strip() for r in importlib.metadata.requires("factkit"))
+    requirements = importlib.metadata.requires("factkit") or ()
+    pins = (r.split(";")[0].strip() for r in requirements)
     (pin,) = (pin for pin in pins if pin.startswith(f"{asset.package}=="))
     fix = f"install it with: pip install --no-deps --force-reinstall {pin}"
     try:
