@@ -101,6 +101,10 @@ class Run:
         if self.reference_arms:
             names = ", ".join(self.reference_arms)
             note = fill(f"Reference results, not your own runs: {names}", 100)
+            fig.draw_without_rendering()  # lay it out, without room for the note
+            fig.set_layout_engine("none")
+            for legend in fig.legends:  # by default at the lower edge, which moves
+                legend.set_bbox_to_anchor((0, 0, 1, 1), fig.transFigure)
             fig.text(0, -0.01, note, va="top", fontsize=7, color="#555555")
         path = self.folder / "figures" / f"{name}.png"
         path.parent.mkdir(exist_ok=True)
