@@ -19,7 +19,7 @@ from textwrap import fill
 from typing import TYPE_CHECKING, Any, Self
 
 from factkit.run import folders, identity, machine
-from factkit.run.files import write_atomically
+from factkit.run.files import file_checksum, write_atomically
 from factkit.run.folders import RunError, lock_folder, relative, run_folder
 from factkit.run.folders import profile_folder as profile_folder
 from factkit.run.params import ROOT, papermill_files
@@ -90,7 +90,7 @@ class Run:
         """
         for result in chain(*groups):
             path = Path(result["folder"]) / "results.json"
-            self.inputs[relative(path)] = hashlib.sha256(path.read_bytes()).hexdigest()
+            self.inputs[relative(path)] = file_checksum(path)
             if result.get("reference"):
                 self.reference_arms[result["arm"].removesuffix(" (reference)")] = None
 
