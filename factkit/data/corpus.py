@@ -2,9 +2,9 @@
 
 import itertools
 import json
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Protocol
+from typing import Any, Protocol
 
 from factkit.data import assets
 
@@ -49,6 +49,8 @@ def load_leads() -> list[Document]:
 
 # ---- chunks
 
+Tokenizer = Callable[..., Mapping[str, Any]]  # a fast transformers tokenizer, or alike
+
 
 @dataclass(frozen=True)
 class Chunk:
@@ -81,7 +83,10 @@ class Index(Protocol):
 
 
 def chunk_documents(
-    documents: Iterable[Document], tokenizer, chunk_tokens: int, overlap: int = 0
+    documents: Iterable[Document],
+    tokenizer: Tokenizer,
+    chunk_tokens: int,
+    overlap: int = 0,
 ) -> list[Chunk]:
     """Cut documents into chunks of at most `chunk_tokens` of the tokenizer's tokens.
 

@@ -8,9 +8,10 @@ import io
 import re
 from collections.abc import Iterable, Sequence
 from functools import cached_property
-from itertools import count, islice
+from itertools import islice
 from operator import length_hint
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import numpy as np
 
@@ -20,6 +21,9 @@ from factkit.data.bm25 import tokenize, top_k
 from factkit.data.corpus import Chunk, Hit
 from factkit.run import files, quiet
 from factkit.run.progress import progress_bar
+
+if TYPE_CHECKING:
+    from transformers import PreTrainedModel, PreTrainedTokenizerBase
 
 BATCH = 64  # texts
 MAX_TOKENS = 256  # of a text
@@ -60,7 +64,7 @@ class Encoder:
         return self._encode("passage: ", texts)
 
     @cached_property
-    def _loaded(self):
+    def _loaded(self) -> "tuple[PreTrainedModel, PreTrainedTokenizerBase]":
         import torch
         from transformers import AutoModel, AutoTokenizer
 
@@ -171,16 +175,14 @@ class DenseIndex:
         stream, total = iter(self.chunks), 0
         expected = length_hint(self.chunks) or None
         with progress_bar(expected, "dense index", " chunks") as bar:
-            for number in count():
-                texts = [chunk.text for chunk in islice(stream, BLOCK)]
-                if not texts:
-                    return total
-                total += len(texts)
-                if not (path := _part(folder, number)).exists():
+            while texts := [chunk.text for chunk in islice(stream, BLOCK)]:
+                if not (path := _part(folder, total // BLOCK)).exists():
                     embedded = self.encoder.passages(texts).astype(np.float16)
                     np.save(buffer := io.BytesIO(), embedded)
                     files.write_atomically(path, buffer.getvalue())
+                total += len(texts)
                 bar.update(len(texts))
+        return total
 
 
 def _part(folder: Path, number: int) -> Path:

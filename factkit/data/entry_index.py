@@ -68,11 +68,10 @@ class EntryIndex:
         ranked = sorted(
             (-score, place, at) for (score, at), place in zip(hits, places, strict=True)
         )
-        hits = []
-        for score, _, at in ranked[:k]:
-            row = json.loads(bytes(self._searcher.doc(at)["entry"][0]))
-            hits.append(Hit(Chunk(*row), -score))
-        return hits
+        return [
+            Hit(Chunk(*json.loads(bytes(self._searcher.doc(at)["entry"][0]))), -score)
+            for score, _, at in ranked[:k]
+        ]
 
 
 def build_index(entries: Iterable[Chunk], folder: Path, name: str) -> Path:

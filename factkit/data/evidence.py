@@ -12,7 +12,7 @@ from pathlib import Path
 from pydantic import BaseModel, Field
 
 from factkit.data.bm25 import PromptIndex
-from factkit.data.corpus import Document, Hit, Index, chunk_documents
+from factkit.data.corpus import Document, Hit, Index, Tokenizer, chunk_documents
 from factkit.data.examples import DataError, Example, read_rows, write_rows
 
 Evidence = Mapping[str, Sequence[Document]]  # prompt id → its documents
@@ -59,7 +59,9 @@ class EvidenceCache:
     index is built at its first search; the last 256 stay in memory.
     """
 
-    def __init__(self, evidence: Evidence, tokenizer, chunk_tokens: int) -> None:
+    def __init__(
+        self, evidence: Evidence, tokenizer: Tokenizer, chunk_tokens: int
+    ) -> None:
         self.evidence = evidence
 
         def index(prompt_id: str) -> PromptIndex:

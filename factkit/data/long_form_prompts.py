@@ -32,7 +32,9 @@ def long_form_example(
     return Example(id=name, question=prompt, entity=entity, **fields)
 
 
-def in_columns(source: str, prompt: str, relation: str = "", more: str = ""):
+def in_columns(
+    source: str, prompt: str, relation: str = "", more: str = ""
+) -> Callable[[Row], Example]:
     """Make a function that makes examples of columns of these names.
 
     more: a column that may hold text to append to the prompt. A hash of the prompt is

@@ -23,7 +23,7 @@ def crag_pages(path: str = "") -> dict[str, list[Document]]:
     file's SHA-256. A damaged row has no pages.
     """
     file = sources.local_file(sources.SOURCES["crag"], path)
-    name = f"{rows.sha256(file)}-{PLAIN_TEXT_VERSION}.jsonl"
+    name = f"{files.file_checksum(file)}-{PLAIN_TEXT_VERSION}.jsonl"
     cached = files.cache_dir() / "crag" / name
     if not cached.exists():
         cached.parent.mkdir(parents=True, exist_ok=True)
@@ -100,7 +100,7 @@ class Passages:
 
     def __init__(self, path: str = "") -> None:
         self.path = sources.local_file(WIKI_2018, path)
-        self.key = rows.sha256(self.path)
+        self.key = files.file_checksum(self.path)
 
     def __iter__(self) -> Iterator[Chunk]:
         for number, row in enumerate(rows.read_file(self.path), start=1):

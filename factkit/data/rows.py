@@ -7,7 +7,6 @@ or JSON, a file that is cut off, a field whose type differs between rows, the id
 import ast
 import codecs
 import csv
-import hashlib
 import io
 import json
 import zipfile
@@ -180,12 +179,6 @@ def open_packed(path: Path) -> BinaryIO:
 def open_text(path: Path) -> TextIO:
     """Open a file of UTF-8, as `open_packed`, without a byte order mark."""
     return io.TextIOWrapper(open_packed(path), encoding="utf-8-sig", newline="")
-
-
-def sha256(path: Path) -> str:
-    """A file's SHA-256: 5 GB take seconds."""
-    with path.open("rb") as file:
-        return hashlib.file_digest(file, "sha256").hexdigest()
 
 
 # ---- fields; each raises a RowError that names the field

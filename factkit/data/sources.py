@@ -210,7 +210,7 @@ def local_file(source: Source, path: str = "") -> Path:
     hub = assets.of_hub(source.hub)
     try:
         if hub != source.hub:  # here already
-            file = Path(hub, source.file)
+            file = str(Path(hub, source.file))
         elif source.file:
             file = hf_hub_download(hub, source.file, repo_type="dataset")
         else:

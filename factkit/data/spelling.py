@@ -69,9 +69,9 @@ _BEFORE |= {"≤": "below_", "≥": "above_"}
 _JOINTS = {"-": "_to_", "–": "_to_", "/": "_over_", ":": "_colon_", "^": "_power_"}
 
 
-def _date(year: str, month: str | int, day: str = "") -> str:
+def _date(year: str, month: str, day: str = "") -> str:
     """A date as one word that begins with its year, then its month: "1868_12_9"."""
-    number = int(month) if str(month).isdigit() else MONTHS.index(month[:3].lower()) + 1
+    number = int(month) if month.isdigit() else MONTHS.index(month[:3].lower()) + 1
     return "_".join(filter(None, (year, str(number), day and str(int(day)))))
 
 
@@ -80,7 +80,7 @@ def _numeric_date(match: re.Match[str]) -> str:
     first, second, year = int(match[1]), int(match[2]), match[3]
     if first == second or max(first, second) > 12:
         month, day = sorted((first, second))
-        return _date(year, month, str(day)) if 0 < month < 13 else match[0]
+        return _date(year, str(month), str(day)) if 0 < month < 13 else match[0]
     return f"{year}_0_{first}_{second}"
 
 
@@ -89,92 +89,91 @@ def _product(match: re.Match[str]) -> str:
     return f"{(Decimal(match[1]) * POWERS[match[2] or match[3]]).normalize():f}"
 
 
-# in this order
-RULES: list[tuple[re.Pattern[str], str | Callable[[re.Match[str]], str]]] = [
-    (re.compile(pattern, flags), replacement)
-    for pattern, flags, replacement in [
-        # marks: quotes, emphasis, hyphens, characters that do not show
-        ("[’‘ʻʼ`´′]", 0, "'"),
-        (r"(?<=\d)\*\*(?=\d)", 0, "^"),
-        (r"(?<=\d) ?[x×*] ?(?=\d)", 0, "_times_"),
-        (r"(?<=[A-Za-z])\$(?=[A-Za-z])", 0, "S"),
-        (r"(?<=\d)'s\b", 0, "s"),
-        (r"(?<![*\w])([A-Z])\*(?![*\w])", 0, r"\1_star"),
-        (r'(?<![^\W_])_+|_+(?![^\W_])|[*"“”„]', 0, ""),
-        ("[‐‑‒−﹣－]", 0, "-"),
-        # numbers: digit groups, decimals
-        (r"(?<=\d),(?=(?:\d\d,){0,3}\d{3}(?!\d))", 0, ""),
-        (
-            r"(?<![\w.,])\d{1,3}(?:[ ']\d{3})+(?![\w'])"
-            r"|(?<![\w.,])\d{1,3}(?:\.\d{3}){2,}(?![\w.])"
-            r"|(?<![\w.,])\d{1,3}(?:\.\d{3})+(?=,\d)",
-            0,
-            lambda m: re.sub(r"\D", "", m[0]),
-        ),
-        (r"(?<![\w,.])(\d+),(\d\d?|\d{5,})(?![\w,]|\.\d)", 0, r"\1.\2"),
-        (r"(?<![\w.,])\.(?=\d)", 0, "0."),
-        # what belongs to a number: power of ten, per cent, currency, unit, era, sign
-        (r"\ba dozen\b", re.I, "12"),
-        (
-            r"(?<![\w.])(\d{1,15}(?:\.\d{1,15})?)(?:[ -]?"
-            r"(dozen|hundred|thousand|million|billion|trillion|[mbt]n)|([kKMB]))\b",
-            0,
-            _product,
-        ),
-        (r"%| per cent\b", 0, " percent"),
-        ("‰", 0, " permille"),
-        (
-            r"(?:\bUS)?([$€£¥₹]) ?(\d[\d.]*\b)|(?<![\w.])(\d[\d.]*) ?([$€£¥₹])",
-            0,
-            lambda m: f"{m[2] or m[3]} {CURRENCIES[m[1] or m[4]]}",
-        ),
-        (r"(?<![\w.])(\d+)(?=(?:[kcm]m|k?g|mi|ft|mph|[KMG]?Hz|[kM]?W)\b)", 0, r"\1 "),
-        (r"\b(?:AD|A\.D\.) ?(?=\d)", 0, ""),
-        (r"(\d|century)(?: ?AD| A\.D\.?| ?CE| C\.E\.?)(?!\w)", re.I, r"\1"),
-        (r"\bBC ?(\d+)", 0, r"\1 BC"),
-        (r"\bc(?:irca|a?\.) ?(?=\d)", 0, "about "),
-        (
-            r"(\d|\b(?:century|millennium)) ?"
-            r"(?:B\.? ?C(?:\.? ?E)?\b\.?|before (?:Christ|the Common Era)\b)",
-            re.I,
-            r"\1_bc",
-        ),
-        # dates
-        (
-            r"\b([12]\d{3})[-/](0?[1-9]|1[0-2])[-/](\d\d?)(?:T\S*)?\b",
-            0,
-            lambda m: _date(m[1], m[2], m[3]),
-        ),
-        (
-            rf"\b{_DAY}(?: of)? {_MONTH}\.?,? {_YEAR}",
-            re.I,
-            lambda m: _date(m[3], m[2], m[1]),
-        ),
-        (
-            rf"\b{_MONTH}\.? (?:the )?{_DAY},? {_YEAR}",
-            re.I,
-            lambda m: _date(m[3], m[1], m[2]),
-        ),
-        (rf"\b{_MONTH}\.?,? {_YEAR}", re.I, lambda m: _date(m[2], m[1])),
-        (r"\b(\d\d?)[/.-](\d\d?)[/.-]([12]\d{3})\b", 0, _numeric_date),
-        (rf"\b{_DAY}(?: of)? {_MONTH}", re.I, lambda m: _date("day", m[2], m[1])),
-        (rf"\b{_MONTH} (?:the )?{_DAY}\b", re.I, lambda m: _date("day", m[1], m[2])),
-        (r"\b(?:mon|tues|wednes|thurs|fri|satur|sun)day,? (?=\d+_)", re.I, ""),
-        # signs, and what joins two numbers
-        (r"(?:(?<![\w)\].,%-])-+|\b(?:minus|negative) )(?=\d)", re.I, "minus_"),
-        (r"(?<!\w)(?:(–)|([<>±≤≥+]) ?)(?=\d)", 0, lambda m: _BEFORE[m[1] or m[2]]),
-        (r"(?<=\d)\^[({]?-(?=\d)", 0, "^minus_"),
-        (r"(?<=[A-Za-z])\^(?=\d)", 0, ""),
-        (r"(?<=\d)([-–/:^])[({]?(?=\d|minus)", 0, lambda m: _JOINTS[m[1]]),
-        (r"(?<=\d)\.(?=\d)", 0, "_point_"),
-        # names with symbols
-        (r"(?<=\w)[+#♯♭]+(?!\w)", 0, lambda m: "".join(_SIGNS[c] for c in m[0])),
-        (r"\b([A-G])[ -](sharp|flat)\b", 0, r"\1_\2"),
-        (r"\b([A-Z][a-z]?|AB)-+(?![\w-])", 0, r"\1_minus"),
-        (r"(?<![\w.])\.(?=[A-Za-z])", 0, "dot_"),
-        (r"&", 0, " and "),
-    ]
+Replacement = str | Callable[[re.Match[str]], str]
+# (pattern, flags, replacement), in this order
+_SPELLINGS: list[tuple[str, int, Replacement]] = [
+    # marks: quotes, emphasis, hyphens, characters that do not show
+    ("[’‘ʻʼ`´′]", 0, "'"),
+    (r"(?<=\d)\*\*(?=\d)", 0, "^"),
+    (r"(?<=\d) ?[x×*] ?(?=\d)", 0, "_times_"),
+    (r"(?<=[A-Za-z])\$(?=[A-Za-z])", 0, "S"),
+    (r"(?<=\d)'s\b", 0, "s"),
+    (r"(?<![*\w])([A-Z])\*(?![*\w])", 0, r"\1_star"),
+    (r'(?<![^\W_])_+|_+(?![^\W_])|[*"“”„]', 0, ""),
+    ("[‐‑‒−﹣－]", 0, "-"),
+    # numbers: digit groups, decimals
+    (r"(?<=\d),(?=(?:\d\d,){0,3}\d{3}(?!\d))", 0, ""),
+    (
+        r"(?<![\w.,])\d{1,3}(?:[ ']\d{3})+(?![\w'])"
+        r"|(?<![\w.,])\d{1,3}(?:\.\d{3}){2,}(?![\w.])"
+        r"|(?<![\w.,])\d{1,3}(?:\.\d{3})+(?=,\d)",
+        0,
+        lambda m: re.sub(r"\D", "", m[0]),
+    ),
+    (r"(?<![\w,.])(\d+),(\d\d?|\d{5,})(?![\w,]|\.\d)", 0, r"\1.\2"),
+    (r"(?<![\w.,])\.(?=\d)", 0, "0."),
+    # what belongs to a number: power of ten, per cent, currency, unit, era, sign
+    (r"\ba dozen\b", re.I, "12"),
+    (
+        r"(?<![\w.])(\d{1,15}(?:\.\d{1,15})?)(?:[ -]?"
+        r"(dozen|hundred|thousand|million|billion|trillion|[mbt]n)|([kKMB]))\b",
+        0,
+        _product,
+    ),
+    (r"%| per cent\b", 0, " percent"),
+    ("‰", 0, " permille"),
+    (
+        r"(?:\bUS)?([$€£¥₹]) ?(\d[\d.]*\b)|(?<![\w.])(\d[\d.]*) ?([$€£¥₹])",
+        0,
+        lambda m: f"{m[2] or m[3]} {CURRENCIES[m[1] or m[4]]}",
+    ),
+    (r"(?<![\w.])(\d+)(?=(?:[kcm]m|k?g|mi|ft|mph|[KMG]?Hz|[kM]?W)\b)", 0, r"\1 "),
+    (r"\b(?:AD|A\.D\.) ?(?=\d)", 0, ""),
+    (r"(\d|century)(?: ?AD| A\.D\.?| ?CE| C\.E\.?)(?!\w)", re.I, r"\1"),
+    (r"\bBC ?(\d+)", 0, r"\1 BC"),
+    (r"\bc(?:irca|a?\.) ?(?=\d)", 0, "about "),
+    (
+        r"(\d|\b(?:century|millennium)) ?"
+        r"(?:B\.? ?C(?:\.? ?E)?\b\.?|before (?:Christ|the Common Era)\b)",
+        re.I,
+        r"\1_bc",
+    ),
+    # dates
+    (
+        r"\b([12]\d{3})[-/](0?[1-9]|1[0-2])[-/](\d\d?)(?:T\S*)?\b",
+        0,
+        lambda m: _date(m[1], m[2], m[3]),
+    ),
+    (
+        rf"\b{_DAY}(?: of)? {_MONTH}\.?,? {_YEAR}",
+        re.I,
+        lambda m: _date(m[3], m[2], m[1]),
+    ),
+    (
+        rf"\b{_MONTH}\.? (?:the )?{_DAY},? {_YEAR}",
+        re.I,
+        lambda m: _date(m[3], m[1], m[2]),
+    ),
+    (rf"\b{_MONTH}\.?,? {_YEAR}", re.I, lambda m: _date(m[2], m[1])),
+    (r"\b(\d\d?)[/.-](\d\d?)[/.-]([12]\d{3})\b", 0, _numeric_date),
+    (rf"\b{_DAY}(?: of)? {_MONTH}", re.I, lambda m: _date("day", m[2], m[1])),
+    (rf"\b{_MONTH} (?:the )?{_DAY}\b", re.I, lambda m: _date("day", m[1], m[2])),
+    (r"\b(?:mon|tues|wednes|thurs|fri|satur|sun)day,? (?=\d+_)", re.I, ""),
+    # signs, and what joins two numbers
+    (r"(?:(?<![\w)\].,%-])-+|\b(?:minus|negative) )(?=\d)", re.I, "minus_"),
+    (r"(?<!\w)(?:(–)|([<>±≤≥+]) ?)(?=\d)", 0, lambda m: _BEFORE[m[1] or m[2]]),
+    (r"(?<=\d)\^[({]?-(?=\d)", 0, "^minus_"),
+    (r"(?<=[A-Za-z])\^(?=\d)", 0, ""),
+    (r"(?<=\d)([-–/:^])[({]?(?=\d|minus)", 0, lambda m: _JOINTS[m[1]]),
+    (r"(?<=\d)\.(?=\d)", 0, "_point_"),
+    # names with symbols
+    (r"(?<=\w)[+#♯♭]+(?!\w)", 0, lambda m: "".join(_SIGNS[c] for c in m[0])),
+    (r"\b([A-G])[ -](sharp|flat)\b", 0, r"\1_\2"),
+    (r"\b([A-Z][a-z]?|AB)-+(?![\w-])", 0, r"\1_minus"),
+    (r"(?<![\w.])\.(?=[A-Za-z])", 0, "dot_"),
+    (r"&", 0, " and "),
 ]
+RULES = [(re.compile(pattern, flags), new) for pattern, flags, new in _SPELLINGS]
 
 SUPERSCRIPT = re.compile(r"(?<=\d)[⁺⁻]?[⁰¹²³⁴⁵⁶⁷⁸⁹]+")  # of a number; "m²" is "m2"
 ROMAN = {

@@ -48,7 +48,7 @@ def split_by_entity(
         rng.shuffle(pool)
         by_relation: dict[str, list[Example]] = {}
         for example in pool:
-            by_relation.setdefault(even and example.relation, []).append(example)
+            by_relation.setdefault(example.relation if even else "", []).append(example)
         turns = chain.from_iterable(zip_longest(*by_relation.values()))
         if len(pool) < size:
             raise DataError(

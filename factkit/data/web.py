@@ -173,8 +173,8 @@ class _Web:
 
     def _cached(self, key: list[Any], work: Callable[[str], Any], item: str) -> Any:
         """work(item), its cached result, or the reason why it failed."""
-        key = hashlib.sha256(json.dumps([*key, item]).encode()).hexdigest()
-        stored = self._cache.get(key)
+        digest = hashlib.sha256(json.dumps([*key, item]).encode()).hexdigest()
+        stored = self._cache.get(digest)
         if stored is not None:
             return stored
         try:
@@ -187,7 +187,7 @@ class _Web:
             return "timeout"
         except Exception as error:  # not its text: it may hold an address or the key
             return type(error).__name__
-        self._cache.set(key, value)
+        self._cache.set(digest, value)
         return value
 
     def search(self, query: str) -> dict[str, str] | str:
@@ -302,7 +302,9 @@ def extract_page(body: bytes, charset: str | None, limit_s: int) -> Page:
         html = body
     content = bare_extraction(html, with_metadata=True, include_comments=False)
     signal.setitimer(signal.ITIMER_PROF, 0)
-    text = (content.text or "").strip() if content else ""
+    if content is None or isinstance(content, dict):  # a dict only where asked for
+        return {"title": "", "text": ""}
+    text = (content.text or "").strip()
     return {"title": (content.title or "") if text else "", "text": text}
 
 

@@ -19,7 +19,7 @@ from factkit.run.arms import find_papers
 if TYPE_CHECKING:
     from pandas.io.formats.style import Styler
 
-    from factkit.run.params.stages import RunParams
+    from factkit.run.params.stages import SweepParams
 
 
 @dataclass(frozen=True)
@@ -47,7 +47,7 @@ def stated(paper: str) -> list[Stated]:
     return [Stated(**row) for row in published.read_rows(paper, "setup")]
 
 
-def of(paper: str, p: "RunParams", whole: bool = False) -> list[str]:
+def of(paper: str, p: "SweepParams", whole: bool = False) -> list[str]:
     """The deviations of a run with parameters `p`, as sentences.
 
     whole: of all parameters, not only of those that its arm reads.
@@ -78,7 +78,7 @@ def _holds(when: str, values: Mapping[str, Any]) -> bool:
     return True
 
 
-def table(paper: str, p: "RunParams") -> "Styler":
+def table(paper: str, p: "SweepParams") -> "Styler":
     """All deviations at a profile, one row each."""
     import pandas as pd
 

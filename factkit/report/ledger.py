@@ -244,14 +244,12 @@ def _estimate(
     ]
     if all(cell for side in cells for cell in side.values()):
         if shared:
-            cells = statistics.shared_items(*cells)
+            cells = list(statistics.shared_items(*cells))
         less = cells[1] if len(cells) > 1 else {}
         return statistics.difference(cells[0], less, factor)
-    more, *less = (
-        [unit * r["metrics"][metric] for r in side.values()] for side, metric in pairs
-    )
-    others = less[0] if less else [0.0] * len(more)
-    gains = [m - factor * n for m, n in zip(more, others, strict=True)]
+    means = [[unit * r["metrics"][name] for r in side.values()] for side, name in pairs]
+    others = means[1] if len(means) > 1 else [0.0] * len(means[0])
+    gains = [m - factor * n for m, n in zip(means[0], others, strict=True)]
     return statistics.over_seeds(gains)
 
 

@@ -82,8 +82,8 @@ def summary(papers: Sequence[PaperResults]) -> "pd.DataFrame":
     """Count each paper's verdicts at each profile with runs; `RULE` explains them."""
     import pandas as pd
 
-    before, after = ("holds", "fails", "undecided"), ("one seed", "not measurable")
-    after += ("not run", ledger.NOT_HERE)
+    before = ("holds", "fails", "undecided")
+    after = ("one seed", "not measurable", "not run", ledger.NOT_HERE)
     rows = {}
     for results in papers:
         table = results.claims

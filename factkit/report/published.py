@@ -41,7 +41,8 @@ def select_rows(number: int, paper: str, **chosen: str) -> "pd.DataFrame":
     """A printed table restricted to the paper's main setting, model, data set and judge
     (`main_setting`), or to the given values, as in setting="without retrieval"."""
     table = read_table(number, paper)
-    wanted = find_papers()[paper].main_setting | {k: (v,) for k, v in chosen.items()}
+    wanted = dict(find_papers()[paper].main_setting)
+    wanted |= {column: (value,) for column, value in chosen.items()}
     for column in wanted.keys() & set(table):
         table = table[table[column].isin(wanted[column])]
     return table

@@ -1,6 +1,7 @@
 """Files that are written whole or not at all, and the cache folder."""
 
 import contextlib
+import hashlib
 import os
 import shutil
 from collections.abc import Iterator
@@ -21,6 +22,12 @@ def cache_dir() -> Path:
             "FACTKIT_CACHE to a folder that can be written"
         ) from None
     return folder
+
+
+def file_checksum(path: Path) -> str:
+    """A file's SHA-256: a gigabyte takes about a second."""
+    with path.open("rb") as file:
+        return hashlib.file_digest(file, "sha256").hexdigest()
 
 
 def write_atomically(path: Path, content: str | bytes) -> None:

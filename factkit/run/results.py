@@ -16,7 +16,7 @@ from typing_extensions import TypedDict  # noqa: UP035  pydantic's, before 3.12
 
 from factkit.run import statistics
 from factkit.run.failures import UserError
-from factkit.run.files import write_atomically
+from factkit.run.files import file_checksum, write_atomically
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -159,12 +159,6 @@ def checksum(results: Mapping[str, Any]) -> str:
     """The SHA-256 of all fields but `sha256`, sorted by name."""
     content = {key: value for key, value in results.items() if key != "sha256"}
     return hashlib.sha256(json.dumps(content, sort_keys=True).encode()).hexdigest()
-
-
-def file_checksum(path: Path) -> str:
-    """A file's SHA-256: a gigabyte takes about a second."""
-    with path.open("rb") as file:
-        return hashlib.file_digest(file, "sha256").hexdigest()
 
 
 def all_results(*folders: Path) -> list[dict[str, Any]]:

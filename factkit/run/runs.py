@@ -19,7 +19,7 @@ from textwrap import fill
 from typing import TYPE_CHECKING, Any, Self
 
 from factkit.run import folders, identity, machine
-from factkit.run.files import write_atomically
+from factkit.run.files import file_checksum, write_atomically
 from factkit.run.folders import RunError, lock_folder, relative, run_folder
 from factkit.run.folders import profile_folder as profile_folder
 from factkit.run.params import ROOT, papermill_files
@@ -90,7 +90,7 @@ class Run:
         """
         for result in chain(*groups):
             path = Path(result["folder"]) / "results.json"
-            self.inputs[relative(path)] = hashlib.sha256(path.read_bytes()).hexdigest()
+            self.inputs[relative(path)] = file_checksum(path)
             if result.get("reference"):
                 self.reference_arms[result["arm"].removesuffix(" (reference)")] = None
 
@@ -101,6 +101,10 @@ class Run:
         if self.reference_arms:
             names = ", ".join(self.reference_arms)
             note = fill(f"Reference results, not your own runs: {names}", 100)
+            fig.draw_without_rendering()  # lay it out, without room for the note
+            fig.set_layout_engine("none")
+            for legend in fig.legends:  # by default at the lower edge, which moves
+                legend.set_bbox_to_anchor((0, 0, 1, 1), fig.transFigure)
             fig.text(0, -0.01, note, va="top", fontsize=7, color="#555555")
         path = self.folder / "figures" / f"{name}.png"
         path.parent.mkdir(exist_ok=True)

@@ -13,8 +13,7 @@ from typing import TYPE_CHECKING, Any
 
 from pydantic import TypeAdapter
 
-from factkit.run.files import write_atomically
-from factkit.run.results import file_checksum
+from factkit.run.files import file_checksum, write_atomically
 from factkit.train.launch import is_main_process
 
 if TYPE_CHECKING:

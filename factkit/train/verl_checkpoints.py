@@ -14,7 +14,6 @@ from factkit.data import assets
 from factkit.run import files, folders, params, runs
 from factkit.run.arms import find_papers
 from factkit.run.failures import last_error
-from factkit.run.results import file_checksum
 from factkit.train import launch
 from factkit.train.verl_adapter import count_rollouts
 
@@ -57,7 +56,7 @@ def adopt(checkpoint: Path) -> Path:
             model, partial = folder / f"model{end}", folder / f"model{end}.partial"
             shutil.rmtree(model, ignore_errors=True)  # of an earlier call
             _write_whole(step.with_name(name), start, partial)
-            weights = map(file_checksum, sorted(partial.glob("*.safetensors")))
+            weights = map(files.file_checksum, sorted(partial.glob("*.safetensors")))
             recipe = kit["recipe"] | {"checkpoint": name, "weights": " ".join(weights)}
             text = json.dumps({launch.VERL: recipe}, indent=1)
             (partial / launch.RECIPE).write_text(text, "utf-8")

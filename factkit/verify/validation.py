@@ -3,7 +3,7 @@
 Arrays have one value per row, a claim with evidence; a claim may have several rows.
 """
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping
 
 import numpy as np
 
@@ -35,7 +35,7 @@ def threshold_errors(
     return float(above[~supported].mean()), float((~above[supported]).mean())
 
 
-def choose_dev(claims: Sequence[str], seed: int) -> np.ndarray:
+def choose_dev(claims: Collection[str], seed: int) -> np.ndarray:
     """The rows to choose thresholds on: bool (n,), half of the claims with all of their
     rows."""
     names = sorted(set(claims))
@@ -70,7 +70,8 @@ def error_rates(
     y, s = supported[~dev], scores[~dev]
     names, claim_of = np.unique(claims[~dev], return_inverse=True)
     rows_of = [np.flatnonzero(claim_of == i) for i in range(len(names))]
-    rng, draws = np.random.default_rng(0), []
+    rng = np.random.default_rng(0)
+    draws: list[tuple[float, float, float]] = []
     while len(draws) < DRAWS:
         drawn = rng.integers(len(names), size=len(names))
         rows = np.concatenate([rows_of[i] for i in drawn])

@@ -7,9 +7,9 @@ from collections.abc import Iterator
 from contextlib import closing
 from pathlib import Path
 
-from factkit.data import rows
 from factkit.data.corpus import Chunk, Document
 from factkit.data.examples import DataError
+from factkit.run.files import file_checksum
 
 SEPARATOR = "####SPECIAL####SEPARATOR####"  # between a page's passages of 256 tokens
 _MARKS = re.compile(r"</?s>")  # at the ends of a passage
@@ -27,7 +27,7 @@ class Wikipedia:
     def __init__(self, path: Path) -> None:
         if not path.is_file():
             raise DataError(f"wikipedia_path: no file {path}; {BY_HAND}")
-        self.path, self.key = path, rows.sha256(path)
+        self.path, self.key = path, file_checksum(path)
 
     def __iter__(self) -> Iterator[Chunk]:
         """Each passage, after the title of its page, which is its doc_id."""

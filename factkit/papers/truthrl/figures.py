@@ -102,7 +102,7 @@ def majority(results: Results) -> "Figure":
         ax.set_xlabel("samples k")
         ax.set_title(metric, fontsize=10)
         percent_axis(ax, "held-out questions")
-    axes[0].legend(frameon=False)
+    legend_below(figure)
     return figure
 
 

@@ -12,12 +12,12 @@ from typing import TYPE_CHECKING, NamedTuple
 import httpx
 import tenacity
 
-from factkit.data import rows
 from factkit.data.entry_index import build_index
 from factkit.data.examples import DataError
 from factkit.papers.veri import benchmarks
 from factkit.papers.veri.data import EVALUATION, PUBLISHED
 from factkit.run import serving
+from factkit.run.files import file_checksum
 from factkit.run.params import ROOT
 from factkit.run.progress import progress_bar
 
@@ -132,7 +132,7 @@ def download(file: File, folder: Path) -> Path:
         if not archive.exists():
             stop = tenacity.stop_after_attempt(ATTEMPTS)
             serving.create_retrying(stop)(_download_rest, file.url, part)
-            digest = rows.sha256(part)
+            digest = file_checksum(part)
             if file.sha256 and digest != file.sha256:
                 part.unlink()
                 raise DataError(

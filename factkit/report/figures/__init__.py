@@ -12,15 +12,17 @@ if TYPE_CHECKING:
     from matplotlib.axis import Axis
     from matplotlib.figure import Figure
 
+Style = dict[str, Any]  # keyword arguments of Matplotlib
+
 # Okabe–Ito colours, of different lightness; grey is for published values.
 CORRECT, ABSTAIN, WRONG, PUBLISHED = "#0072B2", "#DDDDDD", "#D55E00", "#888888"
 LINES = ("-", "--", "-.", ":", (0, (5, 1)), (0, (3, 1, 1, 1)))
 ARM_COLOURS = ("#0072B2", "#E69F00", "#009E73", "#CC79A7", "#56B4E9", "#D55E00")
 MARKERS = "os^Dv<>PX*"
 HATCHES = ("", "//", "..", "xx", "\\\\", "--")
-LEGEND = {"frameon": False, "fontsize": 8}
-ABOVE = {"loc": "lower left", "bbox_to_anchor": (0, 1)}  # a legend's place
-BESIDE = {"loc": "upper left", "bbox_to_anchor": (1, 1)}
+LEGEND: Style = {"frameon": False, "fontsize": 8}
+ABOVE: Style = {"loc": "lower left", "bbox_to_anchor": (0, 1)}  # a legend's place
+BESIDE: Style = {"loc": "upper left", "bbox_to_anchor": (1, 1)}
 
 # MathJax would set "$5 or $6" as a formula, but leaves these classes alone
 PAGE = (
@@ -37,7 +39,7 @@ def arm_style(i: int) -> tuple[str, Any, str]:
     return ARM_COLOURS[i % colours], line, MARKERS[i % len(MARKERS)]
 
 
-def bar_style(i: int) -> dict[str, Any]:
+def bar_style(i: int) -> Style:
     """Colour, hatch and edge of the i-th arm's bars."""
     hatch = HATCHES[(i + i // len(ARM_COLOURS)) % len(HATCHES)]
     return {"color": arm_style(i)[0], "hatch": hatch, "ec": "black", "lw": 0.5}
@@ -90,9 +92,9 @@ def point(
 ) -> None:
     """Draw the mark of the arm `place` at the means of x and y, with half-widths."""
     own, _, marker = arm_style(place)
-    mark = {"marker": marker, "ms": 7, "mec": "black", "mew": 0.6, "ls": ""}
-    bars = {"xerr": x[1] or None, "yerr": y[1] or None, "capsize": 2, "elinewidth": 0.8}
-    ax.errorbar(x[0], y[0], color=colour or own, label=label, **mark, **bars)
+    style: Style = {"marker": marker, "ms": 7, "mec": "black", "mew": 0.6, "ls": ""}
+    style |= {"label": label, "color": colour or own, "capsize": 2, "elinewidth": 0.8}
+    ax.errorbar(x[0], y[0], y[1] or None, x[1] or None, **style)
 
 
 def legend_below(figure: "Figure", columns: int = 4) -> None:
@@ -101,8 +103,8 @@ def legend_below(figure: "Figure", columns: int = 4) -> None:
     for ax in figure.axes:
         for handle, label in zip(*ax.get_legend_handles_labels(), strict=True):
             handles.setdefault(label, handle)
-    place = {"loc": "outside lower center", "ncols": columns}
-    figure.legend(handles.values(), handles.keys(), **place, **LEGEND)
+    style: Style = {"loc": "outside lower center", "ncols": columns, **LEGEND}
+    figure.legend(handles.values(), handles.keys(), **style)
 
 
 def format_name(name: str) -> str:
@@ -119,5 +121,5 @@ def name_arm(arm: str, results: Sequence[Mapping[str, Any]]) -> str:
 
 def write_note(ax: "Axes", text: str) -> None:
     """Write in the middle of a panel why it is empty."""
-    style = {"transform": ax.transAxes, "ha": "center", "va": "center"}
+    style: Style = {"transform": ax.transAxes, "ha": "center", "va": "center"}
     ax.text(0.5, 0.5, text, **style, color="#555555")

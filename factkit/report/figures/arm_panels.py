@@ -17,6 +17,7 @@ from factkit.report.figures import (
     LEGEND,
     PUBLISHED,
     WRONG,
+    Style,
     arm_style,
     bar_style,
     format_name,
@@ -40,6 +41,8 @@ OUTCOMES = (
     ("hallucination", "hallucinated", WRONG),
     ("abstention", "abstained", ABSTAIN),
 )
+SOLID: Style = {"colors": PUBLISHED, "linestyles": "-", "lw": 2.5}
+DOTTED: Style = {"colors": "black", "linestyles": ":", "lw": 1.5}
 
 
 def mean_of(runs: Sequence[Mapping[str, Any]], name: str) -> tuple[float, float] | None:
@@ -81,10 +84,12 @@ def outcomes(
     prefix: of the metrics, as "difficult_" for Fig 4b. paper: one row per arm, its `A`
     and `H` in per cent (CRAG, Llama3.1-8B), drawn as narrow grey bars.
     """
+    from matplotlib.container import BarContainer
+
     parts = [(f"{prefix}{metric}", label, colour) for metric, label, colour in OUTCOMES]
     groups = {a: runs for a, runs in groups.items() if mean_of(runs, parts[0][0])}
     figure, ax = stacked(groups, parts)
-    drawn = [c for c in ax.containers if hasattr(c, "patches")]
+    drawn = [c for c in ax.containers if isinstance(c, BarContainer)]
     for container, (_, _, colour) in zip(drawn, parts, strict=True):
         heights = [patch.get_height() for patch in container]
         names = [f"{100 * height:.0f}" if height > 0.06 else "" for height in heights]
@@ -94,7 +99,7 @@ def outcomes(
         theirs = paper.reindex([*groups])[["A", "H"]].div(100).dropna()
         places = [x + 0.4 for x, arm in enumerate(groups) if arm in theirs.index]
         rest = 1 - theirs.sum(axis=1)
-        style = {"width": 0.14, "color": "white", "edgecolor": PUBLISHED, "lw": 1}
+        style: Style = {"width": 0.14, "color": "white", "ec": PUBLISHED, "lw": 1}
         label = "paper (CRAG, 8B)" if places else None
         ax.bar(places, theirs.A, **style)
         ax.bar(places, theirs.H, bottom=theirs.A, hatch="xx", label=label, **style)
@@ -118,8 +123,9 @@ def claims(
     """
     figure, ax = stacked(groups, parts)
     ax.set_ylabel(label)
-    if "base" in groups and "base" in paper:
-        ours = sum(mean_of(groups["base"], metric)[0] for metric, _, _ in parts)
+    totals = [mean_of(groups.get("base", ()), metric) for metric, _, _ in parts]
+    ours = sum(mean for mean, _ in filter(None, totals))
+    if ours and "base" in paper:
         scale = ours / paper["base"][0]
         values = [[scale * n for n in paper.get(arm, ())] for arm in groups]
         mark(ax, values, "paper, scaled to the base policy's total")
@@ -132,9 +138,8 @@ def mark(ax: "Axes", values: Sequence[Sequence[float]], label: str) -> None:
     _lines(ax, [(v, x, 0.4) for x, arm in enumerate(values) for v in arm], label)
 
 
-def _lines(ax: "Axes", lines: list[tuple], label: str, **style: Any) -> None:
+def _lines(ax: "Axes", lines: list[tuple], label: str, style: Style = SOLID) -> None:
     """Horizontal lines, each of (height, centre, half of its length)."""
-    style = {"colors": PUBLISHED, "linestyles": "-", "lw": 2.5} | style
     if lines:
         y, x, half = np.transpose(lines)
         ax.hlines(y, x - half, x + half, **style, label=label)
@@ -162,11 +167,10 @@ def grouped(
             if (value := (paper or {}).get(name, {}).get(arm)) is not None:
                 published.append((value, place, width / 2))
         means, halves = np.reshape(list(points.values()), (-1, 2)).T
-        spans = {"yerr": halves if len(runs) > 1 else None, "capsize": 2}
         style = {"label": format_name(name_arm(arm, runs)), **bar_style(i)}
-        ax.bar(list(points), means, 0.94 * width, **spans, **style)
-    dotted = {"colors": "black", "linestyles": ":", "lw": 1.5}
-    _lines(ax, before, "before training", **dotted)
+        style |= {"yerr": halves if len(runs) > 1 else None, "capsize": 2}
+        ax.bar(list(points), means, 0.94 * width, **style)
+    _lines(ax, before, "before training", DOTTED)
     _lines(ax, published, label)
     if not groups:
         write_note(ax, "no results")

@@ -236,8 +236,8 @@ def stress_heatmap(matrix: "pd.DataFrame", pays: "pd.DataFrame") -> "Figure":
         ink = "white" if shares.iat[y, x] > 0.6 else "black"
         ax.text(x, y, text, ha="center", va="center", color=ink, fontsize=8)
         if framed[y, x] and matrix.columns[x] != "honest":
-            frame = {"fill": False, "ec": WRONG, "lw": 1.8}
-            ax.add_patch(Rectangle((x - 0.45, y - 0.43), 0.9, 0.86, **frame))
+            corner = (x - 0.45, y - 0.43)
+            ax.add_patch(Rectangle(corner, 0.9, 0.86, fill=False, ec=WRONG, lw=1.8))
     ax.set_xticks(
         range(columns), map(format_name, matrix.columns), rotation=40, ha="right"
     )

@@ -172,7 +172,7 @@ def beside_paper(
     theirs = published.select_rows(table, paper, **chosen).set_index("arm")
     results = past_runs.with_iterations(results)
     ours = by_arm(with_rule(results, [*metrics.values()]))
-    rows = {}
+    rows: dict[str, dict[tuple[str, str], Any]] = {}
     for arm in (*theirs.index, RULE):
         group = policies(arm, ours.get(arm, []))
         row = {("paper", c): "–" if arm == RULE else theirs.at[arm, c] for c in metrics}
