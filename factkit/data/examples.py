@@ -140,7 +140,7 @@ def split_in_shares(items: list, sizes: Mapping[str, int]) -> dict[str, list]:
     return parts
 
 
-def refuse_overlap(splits: dict[str, Sequence[Example]]) -> None:
+def refuse_overlap(splits: Mapping[str, Sequence[Example]]) -> None:
     """Raise DataError if an entity or a question is in more than one split."""
     owner: dict[str, str] = {}
     for name, examples in splits.items():
