@@ -1,7 +1,5 @@
 """Precision, detail, relevance and form of policies that reason, by hand."""
 
-from types import SimpleNamespace
-
 import pytest
 from fake_llm import FakeLLM, field, told
 from fake_policy import FakePolicy
@@ -205,8 +203,9 @@ def by_number(ids, prompts, texts):
     return list(map(float, texts))
 
 
-def test_without_a_judge_the_more_relevant_answer_wins(p):
-    decide = reasoned.comparison(p, SimpleNamespace(relevance=by_number))
+def test_without_a_judge_the_more_relevant_answer_wins(p, monkeypatch):
+    monkeypatch.setattr(ExactEngine, "relevance", staticmethod(by_number))
+    decide = reasoned.comparison(p, ExactEngine(None, {}))
     # by the answers, without reasoning and tags, however malformed
     ours = ["2", "1", "1", format_response("9", "1"), "<think>1</think>2", "1</answer>"]
     theirs = ["1", "2", "1", "2", "<answer>1", "<think>0</think><answer>1</answer>"]
@@ -216,7 +215,8 @@ def test_without_a_judge_the_more_relevant_answer_wins(p):
 
 def with_judge(monkeypatch, rule):
     """Parameters of a run whose judge answers by a rule."""
-    monkeypatch.setattr(reasoned, "judge_of", lambda p: FakeLLM(rule))
+    for name in ("judge_llm", "judge_of"):
+        monkeypatch.setattr(reasoned, name, lambda *_: FakeLLM(rule))
     return params.load("reason", "tiny", {"verifier": "judge", "judge_model": "m"})
 
 

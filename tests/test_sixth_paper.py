@@ -17,8 +17,6 @@ LIBRARY = {
     "__init__.py": '"""Modest answers (paper 7): notebooks 70 and 72."""\n',
     "arms.py": '''"""The parameters and arms of modest answers."""
 
-from typing import Literal
-
 from factkit.run.arms import Arm, Paper
 from factkit.run.params import fields
 from factkit.run.params.stages import QuestionParams, RlParams, SweepParams
@@ -37,7 +35,8 @@ ARMS = {
 
 
 class Modest(ModestRlParams, SweepParams):
-    arm: Literal[tuple(ARMS)] = "modest"
+    known_arms = tuple(ARMS)
+    arm: fields.Name = "modest"
 
 
 PAPER = Paper(7, "Modest answers", Modest, ARMS, ("accuracy", "abstention"))

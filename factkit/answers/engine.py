@@ -7,7 +7,7 @@ adds to it what it alone asks.
 """
 
 import json
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import partial
 from typing import TYPE_CHECKING, Any
@@ -34,7 +34,7 @@ if TYPE_CHECKING:
     from transformers import PreTrainedTokenizerBase
 
     from factkit.data.corpus import Document
-    from factkit.run.params.stages import RequestParams
+    from factkit.run.params.stages import PolicyParams, RequestParams
 
 REFERENCES = "references.json"  # prompt id → the reference policy's answer
 Scores = list[float | None]
@@ -218,22 +218,12 @@ def rating(supports: Sequence[Support]) -> float:
 # ---- the engine of a run
 
 
-def engine_of(
-    p: "RequestParams", judged: "Callable[..., ClaimEngine] | None" = None
-) -> "ExactEngine | ClaimEngine":
-    """The engine of `p`: the exact one, or where a judge verifies a `ClaimEngine`.
-
-    judged: makes a paper's own `ClaimEngine` of p and what `claim_fields` returns.
-    """
-    if not has_judge(p):
-        return exact_engine(p)
-    fields, evidence, tokenizer = claim_fields(p)
-    if judged is None:
-        return ClaimEngine(**fields)
-    return judged(p, fields, evidence, tokenizer)
+def engine_of(p: "RequestParams") -> ExactEngine | ClaimEngine:
+    """The engine of `p`: the exact one, or where a judge verifies a `ClaimEngine`."""
+    return ClaimEngine(**claim_fields(p)[0]) if has_judge(p) else exact_engine(p)
 
 
-def exact_engine(p: "RequestParams") -> ExactEngine:
+def exact_engine(p: "PolicyParams") -> ExactEngine:
     """The exact engine of the requests that the paper's data notebook stored."""
     data = runs.run_folder(p.data_notebook, p)
     rows = [e for name in p.splits for e in read_examples(data / f"{name}.jsonl")]

@@ -61,7 +61,7 @@ class Job:
     p: Any
     start: str
     rows: Sequence[dict[str, Any]]
-    make_reward: Callable[..., Callable[..., list]]
+    make_reward: Callable[..., Callable[..., Sequence]]
     loop: type | None = None
     changes: Mapping[str, Any] = field(default_factory=dict)
 

@@ -59,7 +59,8 @@ TRAINED = tuple(name for name, arm in ARMS.items() if arm.algorithm)
 class Compare(CompareRlParams, SweepParams):
     """Parameters of notebooks 60–62; `arms` and `seeds` are what 62 compares."""
 
-    arm: Literal[tuple(ARMS)] = "binary_rar"
+    known_arms = tuple(ARMS)
+    arm: fields.Name = "binary_rar"
 
 
 PAPER = Paper(

@@ -18,7 +18,7 @@ from typing import Any
 
 from factkit.answers import long_form, verifier
 from factkit.answers.engine import ExactEngine
-from factkit.answers.items import compare_answers
+from factkit.answers.items import compare_answers, merge_items, win_items
 from factkit.answers.long_form import CheckedResponse, Evaluation
 from factkit.answers.sampling import Probe
 from factkit.answers.short_form import rates
@@ -57,13 +57,12 @@ def measure(
     responses = [texts[e.id] for e in long]
     claims = path.with_name(f"{path.name}_claims.jsonl")
     checked = long_form.evaluate(long, responses, engine.reader, claims)
-    items = long_form.items(checked)
     start = [engine.references[e.id] for e in long]
     wins = compare_answers(engine.quality, long, responses, start)
+    items = merge_items(long_form.items(checked), win_items([e.id for e in long], wins))
     cut_off = _cut_off(policy, responses)
-    for example, row, win, cut in zip(long, checked, wins, cut_off, strict=True):
+    for example, row, cut in zip(long, checked, cut_off, strict=True):
         subject = example.entity
-        items[row.id] |= {"win_rate": win}
         items[row.id] |= score_knowledge(row, subject, known.get(subject, {}), engine)
         items[row.id] |= find_exploits(row, subject, engine) | {"cut_off": float(cut)}
     items |= score_short_answers(short, [texts[e.id] for e in short], p)
@@ -160,7 +159,7 @@ def choose_policy(points: Points, least: float) -> tuple[str, int] | None:
     """The policy with the fewest other claims among those with at least so many correct
     ones; None without any."""
     fit = {k: other for k, (correct, other) in points.items() if correct >= least}
-    return min(fit, key=fit.get, default=None)
+    return min(fit, key=lambda policy: fit[policy], default=None)
 
 
 def seconds_per_response(results: Sequence[Mapping[str, Any]]) -> float:

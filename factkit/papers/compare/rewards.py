@@ -6,27 +6,28 @@ reward would call a judge.
 """
 
 from collections.abc import Callable, Sequence
+from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
-from factkit.answers import engine as engines
-from factkit.answers.engine import ExactEngine
+from factkit.answers.engine import ExactEngine, Scores, exact_engine
 from factkit.answers.rewards import Rewards, ScoredBatch, reward_func
+from factkit.answers.verifier import Texts
 from factkit.papers.compare.arms import ARMS
 from factkit.papers.rar import rewards as rar
 from factkit.papers.reason import rewards as reason
 from factkit.papers.rlfh import rewards as rlfh
 from factkit.papers.rlfh.feedback import (
     TRUTHS,
-    Feedback,
     Sentence,
     Statement,
     Truth,
-    annotator,
+    exact_annotator,
 )
 from factkit.papers.truthrl.rewards import ternary
 from factkit.run import params
 from factkit.verify.outcome import Outcome, Support
+from factkit.verify.response import extract_answers
 
 if TYPE_CHECKING:
     from factkit.papers.compare.arms import Compare
@@ -43,7 +44,9 @@ def judge_response(supports: Sequence[Support]) -> Outcome:
     return Outcome.CORRECT if right else Outcome.WRONG
 
 
-def compare_with_base(engine: ExactEngine, ids, prompts, responses) -> list[bool]:
+def compare_with_base(
+    engine: ExactEngine, ids: Texts, prompts: Texts, responses: Texts
+) -> list[bool]:
     """Whether each response is an answer, and no worse than the base policy's (Learning
     to Reason §3.1.1). A short response only has to be of the kind that is asked for."""
     long = [i for i, row in enumerate(ids) if not engine.examples[row].relation]
@@ -54,8 +57,8 @@ def compare_with_base(engine: ExactEngine, ids, prompts, responses) -> list[bool
 
 
 def compute_rewards(
-    arm: str, engine: ExactEngine, ids, prompts, responses
-) -> list[float]:
+    arm: str, engine: ExactEngine, ids: Texts, prompts: Texts, responses: Texts
+) -> Scores:
     """The reward of each response under an arm of GRPO."""
     rows = ids, prompts, responses
     if arm in ("binary_rar", "veriscore"):
@@ -66,17 +69,17 @@ def compute_rewards(
     weights = reason.WEIGHTS[arm]
     wins = compare_with_base(engine, *rows)
     return [
-        reason.reward(True, reason.counts(each), won, *weights)
+        reason.reward(True, (each.count(Support.SUPPORTED), len(each)), won, *weights)
         for each, won in zip(supports, wins, strict=True)
     ]
 
 
 def annotate_responses(
-    p: "Compare", engine: ExactEngine, ids, prompts, responses
-) -> list:
+    engine: ExactEngine, ids: Texts, prompts: Texts, responses: Texts
+) -> list[list[Sentence]]:
     """RLFH's feedback on each response; on a short one as a single sentence."""
 
-    def annotate(i: str, response: str, feedback: Feedback) -> Feedback:
+    def annotate(i: str, response: str, feedback: list[Sentence]) -> list[Sentence]:
         if not engine.examples[i].relation:
             return feedback
         supports = [engine.facts.verify(c.text) for c in engine.claims(i, response)]
@@ -86,18 +89,20 @@ def annotate_responses(
             for truth in truths
         ]
 
-    feedbacks = annotator(p, engine)(ids, prompts, responses)
+    annotator = exact_annotator(engine.facts, engine.examples)
+    feedbacks = annotator(ids, prompts, extract_answers(responses))
     return list(map(annotate, ids, responses, feedbacks))
 
 
 def compute_rewards_by_arm(
-    p: "Compare", arms: Sequence[str], engine: ExactEngine, *rows: Sequence[str]
-) -> dict[str, list[float]]:
+    p: "Compare", arms: Sequence[str], engine: ExactEngine, *rows: Texts
+) -> dict[str, Scores]:
     """Arm → the reward of each response; RLFH's arms share one, the sum over tokens."""
-    by_arm, reward_map = {}, rlfh.reward_map(p)
+    by_arm: dict[str, Scores] = {}
+    reward_map = rlfh.reward_map(p)
     for arm in arms:
         if ARMS[arm].token_rewards:
-            feedback = annotate_responses(p, engine, *rows)
+            feedback = annotate_responses(engine, *rows)
             by_arm[arm] = [rlfh.total_reward(each, reward_map) for each in feedback]
         else:
             by_arm[arm] = compute_rewards(arm, engine, *rows)
@@ -110,13 +115,13 @@ def compute_rewards_by_arm(
 def reward_function(p: "Compare", folder: Path) -> Callable[..., Rewards]:
     """The reward of `p.arm` with TRL's `reward_funcs` signature; the rows need `id` and
     `question`."""
-    engine = engines.exact_engine(p)
+    engine = exact_engine(p)
 
-    def score(ids, prompts, responses, completion_ids) -> ScoredBatch:
+    def score(ids: Texts, prompts: Texts, responses: Texts, _: Any) -> ScoredBatch:
         claims = list(map(len, engine.supports(ids, prompts, responses)))
-        metrics = {"total_claims": claims, "responds": list(map(bool, claims))}
         rewards = compute_rewards(p.arm, engine, ids, prompts, responses)
-        return ScoredBatch(rewards, metrics)
+        responds = list(map(bool, claims))
+        return ScoredBatch(rewards, {"total_claims": claims, "responds": responds})
 
     return reward_func(p.arm, score)
 
@@ -127,12 +132,9 @@ def token_reward_function(p: "Compare", folder: Path) -> Callable[..., Rewards]:
 
     from factkit.facts.policy import base_policy
 
-    engine = engines.exact_engine(p)
+    engine = exact_engine(p)
     tokenizer = AutoTokenizer.from_pretrained(base_policy(p))
-
-    def annotate(ids, prompts, responses) -> list[Feedback]:
-        return annotate_responses(p, engine, ids, prompts, responses)
-
+    annotate = partial(annotate_responses, engine)
     return rlfh.trl_reward(p.arm, annotate, tokenizer, rlfh.reward_map(p))
 
 

@@ -33,8 +33,8 @@ RUN_CODE = ("humaneval", "humaneval_plus", "mbpp", "mbpp_plus")
 # Table 2's, taken as they are published
 TEST_SETS = ("biography", "wild_hallucinations", "gpqa")
 # what early stopping can watch beside them
-MEASURED = ("best_guess_accuracy", "format_following", "win_rate")
-MEASURED += ("correct_claims_per_question",)
+MEASURED = """best_guess_accuracy format_following win_rate
+correct_claims_per_question""".split()
 
 
 class RarParams(RequestParams):
@@ -145,7 +145,8 @@ ARMS = {
 class RAR(RarDpoParams, RarRlParams, SweepParams):
     """Parameters of notebooks 20–24; `arms` and `seeds` are what 23 compares."""
 
-    arm: Literal[tuple(ARMS)] = "binary_rar"
+    known_arms = tuple(ARMS)
+    arm: fields.Name = "binary_rar"
 
 
 PAPER = Paper(

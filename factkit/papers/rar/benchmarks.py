@@ -85,7 +85,7 @@ def model_settings(policy: str, p: RarParams) -> dict[str, Any]:
     """The part of lm-eval's configuration that says how the policy in a folder, a LoRA
     adapter, too, is loaded and sampled."""
     backend = "hf" if p.rollouts == "transformers" else "vllm"
-    model = {"pretrained": policy, "dtype": "auto"}
+    model: dict[str, Any] = {"pretrained": policy, "dtype": "auto"}
     adapter = Path(policy) / "adapter_config.json"
     if adapter.exists():
         config = json.loads(adapter.read_text(encoding="utf-8"))

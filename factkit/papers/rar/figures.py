@@ -81,9 +81,10 @@ def trade_off(results: Results) -> "Figure":
     figure, ax = new_figure(6.4, 4.2)
     utility = _label(ax, results)
     for i, (arm, runs) in enumerate(tables.by_arm(results).items()):
-        if answering := [r for r in runs if WRONG_RATE in r["metrics"]]:
-            x = arm_panels.mean_of(answering, WRONG_RATE)
-            y = arm_panels.mean_of(answering, utility)
+        answering = [r for r in runs if WRONG_RATE in r["metrics"]]
+        x = arm_panels.mean_of(answering, WRONG_RATE)
+        y = arm_panels.mean_of(answering, utility)
+        if x and y:
             point(ax, x, y, place=i, label=format_name(name_arm(arm, runs)))
     for axis in (ax.xaxis, ax.yaxis):
         low, high = axis.get_view_interval()

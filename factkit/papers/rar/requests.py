@@ -3,7 +3,7 @@
 import random
 from collections import Counter
 from collections.abc import Sequence
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from factkit.answers.requests import gather, keep_factual
 from factkit.answers.verifier import judge_llm
@@ -85,7 +85,7 @@ def _public_requests(p: "RarParams", name: str) -> list[Example]:
     rng = random.Random(f"{name} {p.split_seed}")
     requests = []
     for e in rng.sample(examples, min(p.test_requests, len(examples))):
-        update = {"meta": {"kind": MAY_ABSTAIN if short else OPEN}}
+        update: dict[str, Any] = {"meta": {"kind": MAY_ABSTAIN if short else OPEN}}
         if short:
             update["question"] = f"{e.question}\n\n{OPTIONS}"
         requests.append(in_set(e.model_copy(update=update), name))

@@ -8,12 +8,12 @@ reward: None, never a score or a default.
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Any
 
 from factkit.answers import engine as engines
-from factkit.answers.engine import ClaimEngine, ExactEngine
+from factkit.answers.engine import ClaimEngine, ExactEngine, Scores
 from factkit.answers.rewards import Rewards, ScoredBatch, has_failed, reward_func
-from factkit.answers.verifier import judge_llm
+from factkit.answers.verifier import Texts, has_judge, judge_llm
 from factkit.data.evidence import EvidenceCache, query_of
 from factkit.verify import judge
 from factkit.verify.outcome import Support
@@ -102,25 +102,25 @@ class EvidenceEngine(ClaimEngine):
     whole_chunks: int = 8
     with_prompt: bool = True
 
-    def no_contradiction(self, ids, prompts, responses) -> list[float | None]:
+    def no_contradiction(self, ids: Texts, prompts: Texts, responses: Texts) -> Scores:
         """1.0 if nothing contradicts the evidence, else 0.0 (Eq. 5, Fig. 9). Omissions
         are no errors, nor are claims that the evidence does not mention (§3.3)."""
-        rows = self._with_evidence(ids, prompts, responses)
+        rows = self._add_evidence(ids, prompts, responses)
         return self._judge("judge_contradiction", Check, rows)
 
-    def rating(self, ids, prompts, responses) -> list[float | None]:
+    def rating(self, ids: Texts, prompts: Texts, responses: Texts) -> Scores:
         """How surely the evidence shows no error, 0–10 (§6.2, Fig. 10)."""
-        rows = self._with_evidence(ids, prompts, responses)
+        rows = self._add_evidence(ids, prompts, responses)
         return self._judge("rate_factuality", Rating, rows)
 
-    def quality(self, ids, prompts, responses) -> list[float | None]:
+    def quality(self, ids: Texts, prompts: Texts, responses: Texts) -> Scores:
         """How helpful, relevant and detailed a response is, 0–10, without evidence
         (§4.3; the paper prints no prompt, this one is ours)."""
         pairs = zip(prompts, responses, strict=True)
         rows = [{"question": x, "response": y} for x, y in pairs]
         return self._judge("judge_quality", Rating, rows)
 
-    def _with_evidence(self, ids, prompts, responses) -> list[dict]:
+    def _add_evidence(self, ids: Texts, prompts: Texts, responses: Texts) -> list[dict]:
         """Each prompt x with its response y and the evidence C(x, y), best first."""
         rows = []
         for i, prompt, response in zip(ids, prompts, responses, strict=True):
@@ -133,7 +133,7 @@ class EvidenceEngine(ClaimEngine):
 
     def _judge(
         self, template: str, form: type[Check | Rating], rows: Sequence[dict]
-    ) -> list[float | None]:
+    ) -> Scores:
         replies = judge.ask(self.llm, template, rows, form, 1024)
         return [None if reply is None else float(reply.SCORE) for reply in replies]
 
@@ -143,10 +143,9 @@ Engine = ExactEngine | EvidenceEngine
 
 def engine_of(p: "RarParams") -> Engine:
     """The engine of `p`: the exact one, or an `EvidenceEngine`."""
-    return engines.engine_of(p, _evidence_engine)
-
-
-def _evidence_engine(p: "RarParams", fields, evidence, tokenizer) -> EvidenceEngine:
+    if not has_judge(p):
+        return engines.exact_engine(p)
+    fields, evidence, tokenizer = engines.claim_fields(p)
     return EvidenceEngine(
         **fields,
         llm=judge_llm(p, p.judge_model, p.judge_url),
@@ -160,8 +159,8 @@ def _evidence_engine(p: "RarParams", fields, evidence, tokenizer) -> EvidenceEng
 
 
 def judge_responses(
-    arms: Sequence[str], engine: Engine, ids, prompts, responses
-) -> dict[str, Sequence]:
+    arms: Sequence[str], engine: Engine, ids: Texts, prompts: Texts, responses: Texts
+) -> dict[str, Sequence[Any]]:
     """Method of the engine → its value per response: each that the arms need, once.
 
     The engine sees the answers alone, without the reasoning in `<think>`.
@@ -171,7 +170,7 @@ def judge_responses(
     return {name: getattr(engine, name)(*columns) for name in methods}
 
 
-def rewards_from(arm: str, values: Mapping[str, Sequence]) -> list[float | None]:
+def rewards_from(arm: str, values: Mapping[str, Sequence[Any]]) -> Scores:
     """The arm's reward of each response, from the values of `judge_responses`."""
     reward, methods = REWARDS[arm]
     columns = [values[name] for name in methods]
@@ -182,8 +181,8 @@ def rewards_from(arm: str, values: Mapping[str, Sequence]) -> list[float | None]
 
 
 def rewards_by_arm(
-    arms: Sequence[str], engine: Engine, ids, prompts, responses
-) -> dict[str, list[float | None]]:
+    arms: Sequence[str], engine: Engine, ids: Texts, prompts: Texts, responses: Texts
+) -> dict[str, Scores]:
     """Arm → the reward of each response."""
     values = judge_responses(arms, engine, ids, prompts, responses)
     return {arm: rewards_from(arm, values) for arm in arms}
@@ -206,13 +205,14 @@ def trl_reward(
     has one without its size).
     """
 
-    def score(ids, prompts, responses, completion_ids) -> ScoredBatch:
+    def score(
+        ids: Texts, prompts: Texts, responses: Texts, token_ids: Sequence[list[int]]
+    ) -> ScoredBatch:
         values = judge_responses([arm], engine, ids, prompts, responses)
         rewards = rewards_from(arm, values)
-        metrics = {
-            "response_words": [
-                len(text.split()) for text in extract_answers(responses)
-            ],
+        texts = extract_answers(responses)
+        metrics: dict[str, Sequence[float]] = {
+            "response_words": [len(text.split()) for text in texts],
             "judge_failures": [reward is None for reward in rewards],
         }
         claims = [c for c in values.get("supports", ()) if not has_failed(c)]
@@ -221,7 +221,7 @@ def trl_reward(
             metrics[f"{kind}_claims"] = [supports.count(kind) for supports in claims]
         penalised = [
             max(r - non_stop_penalty, 0.0) if r and len(tokens) >= max_tokens else r
-            for r, tokens in zip(rewards, completion_ids, strict=True)
+            for r, tokens in zip(rewards, token_ids, strict=True)
         ]
         return ScoredBatch(penalised, metrics)
 

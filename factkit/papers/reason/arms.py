@@ -16,8 +16,8 @@ from factkit.run.params.stages import (
 )
 
 # of data.sources
-EVAL_SETS = ("longfact_objects", "fava", "alpaca_fact", "biography", "factory_hard")
-EVAL_SETS += ("factbench_hard",)
+EVAL_SETS = """longfact_objects fava alpaca_fact biography factory_hard
+factbench_hard""".split()
 
 
 class ReasonParams(RequestParams):
@@ -89,7 +89,8 @@ ARMS = {
 class Reason(ReasonDpoParams, ReasonRlParams, SweepParams):
     """Parameters of notebooks 30–34; `arms` and `seeds` are what 33 compares."""
 
-    arm: Literal[tuple(ARMS)] = "fact_relevance"
+    known_arms = tuple(ARMS)
+    arm: fields.Name = "fact_relevance"
 
 
 PAPER = Paper(

@@ -13,9 +13,10 @@ from typing import TYPE_CHECKING, Annotated
 from pydantic import field_validator
 
 from factkit.answers import long_form
+from factkit.answers.engine import ExactEngine
 from factkit.answers.items import Items, compare_answers, merge_items, win_items
 from factkit.answers.long_form import CheckedResponse
-from factkit.answers.verifier import facts_of, judge_of
+from factkit.answers.verifier import facts_of, judge_llm, judge_of
 from factkit.data.examples import Example
 from factkit.run.statistics import means
 from factkit.verify import judge
@@ -49,11 +50,12 @@ COMPARED = [
 def comparison(p: "ReasonParams", engine: "Engine") -> Comparison:
     """Who decides win rates: a judge that sees both orders (§4.1, as AlpacaEval), or,
     without a judge, the engine's relevance."""
-    if llm := judge_of(p):
-        return lambda examples, ours, theirs: judge.compare_responses(
-            llm, [e.question for e in examples], ours, theirs
-        )
-    return functools.partial(compare_answers, engine.relevance)
+    if isinstance(engine, ExactEngine):
+        return functools.partial(compare_answers, engine.relevance)
+    llm = judge_llm(p, p.judge_model, p.judge_url)
+    return lambda examples, ours, theirs: judge.compare_responses(
+        llm, [e.question for e in examples], ours, theirs
+    )
 
 
 def measure(
@@ -240,8 +242,9 @@ def annotate(
     ]
     replies = judge.ask(llm, "annotate_strategies", fields, Steps, 2048, "annotating")
     return [
-        reply
-        and list(dict.fromkeys(name for s in reply.steps for name in s.strategies))
+        None
+        if reply is None
+        else list(dict.fromkeys(name for s in reply.steps for name in s.strategies))
         for reply in replies
     ]
 

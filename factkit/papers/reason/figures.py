@@ -38,7 +38,7 @@ def precision_and_detail(results: Results) -> "Figure":
     names = ("factual_precision", DETAIL)
     groups = tables.by_arm(_measured(results, *names))
     here = {
-        arm: [arm_panels.mean_of(runs, name) for name in names]
+        arm: [m for name in names if (m := arm_panels.mean_of(runs, name))]
         for arm, runs in groups.items()
     }
     paper = {
@@ -55,9 +55,10 @@ def precision_and_detail(results: Results) -> "Figure":
         xs, ys = ([mark[axis][0] for mark in path] for axis in (0, 1))
         style = {"color": PUBLISHED, "lw": 1, "zorder": 1}
         ax.plot(xs, ys, **style, label=f"μ = {RELEVANCE:g}, in the order of λ")
-        for arm in sorted(marks, key=places.get):
+        for arm in sorted(marks, key=places.__getitem__):
+            x, y = marks[arm]
             name = format_name(name_arm(arm, runs.get(arm, ()))) + _weights(arm)
-            point(ax, *marks[arm], places[arm], name, colour)
+            point(ax, x, y, places[arm], name, colour)
         percent_axis(ax, "precision: supported of all claims", "x")
         ax.set_ylabel("supported claims a response")
         ax.set_title(title, fontsize=10, loc="left")

@@ -8,12 +8,12 @@ or a default.
 import math
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Any
 
 from factkit.answers import engine as engines
-from factkit.answers.engine import ClaimEngine, ExactEngine
-from factkit.answers.rewards import Rewards, ScoredBatch, has_failed, reward_func
-from factkit.answers.verifier import judge_llm
+from factkit.answers.engine import ClaimEngine, ExactEngine, Scores
+from factkit.answers.rewards import Rewards, ScoredBatch, reward_func
+from factkit.answers.verifier import Texts, has_judge, judge_llm
 from factkit.papers.reason.arms import WEIGHTS
 from factkit.verify import judge
 from factkit.verify.outcome import Support
@@ -30,7 +30,7 @@ MALFORMED = -1.0  # Eq. 2
 def reward(
     well_formed: bool,
     claims: tuple[int, int],
-    wins: bool,
+    wins: bool | None,
     detail_weight: float,
     relevance_weight: float,
 ) -> float:
@@ -48,7 +48,7 @@ def reward(
 
 def counts(supports: Sequence[Support | None] | None) -> tuple[int, int] | None:
     """(F, T): an answer's supported and all its claims; None if the verifier failed."""
-    if has_failed(supports):
+    if supports is None or None in supports:
         return None
     return supports.count(Support.SUPPORTED), len(supports)
 
@@ -73,7 +73,7 @@ class PreferenceEngine(ClaimEngine):
 
     llm: "LLM"
 
-    def preferred(self, ids, prompts, answers) -> list[float | None]:
+    def preferred(self, ids: Texts, prompts: Texts, answers: Texts) -> Scores:
         """1.0 if an answer is better than the judge's own, 0.0 if not, None: it failed.
 
         The judge, in the paper the base model, answers first and then compares (App. G,
@@ -92,11 +92,10 @@ Engine = ExactEngine | PreferenceEngine
 def engine_of(p: "ReasonParams") -> Engine:
     """The engine of `p`: the exact one, or a `PreferenceEngine`, whose preferences
     p.relevance_model states if it is named."""
-    return engines.engine_of(p, _preference_engine)
-
-
-def _preference_engine(p: "ReasonParams", fields, *_) -> PreferenceEngine:
+    if not has_judge(p):
+        return engines.exact_engine(p)
     model, url = p.relevance_model or p.judge_model, p.relevance_url or p.judge_url
+    fields, _, _ = engines.claim_fields(p)
     return PreferenceEngine(**fields, llm=judge_llm(p, model, url))
 
 
@@ -113,11 +112,13 @@ class Scored:
 
     reward: float | None
     parts: ResponseParts | None
-    supports: list[Support | None] | None = None
+    supports: Sequence[Support | None] | None = None
     wins: bool | None = None
 
 
-def score_responses(arm: str, engine: Engine, ids, prompts, responses) -> list[Scored]:
+def score_responses(
+    arm: str, engine: Engine, ids: Texts, prompts: Texts, responses: Texts
+) -> list[Scored]:
     """Score each response under an arm of WEIGHTS.
 
     The engine sees the answers of the well-formed responses alone, in one batch.
@@ -131,7 +132,7 @@ def score_responses(arm: str, engine: Engine, ids, prompts, responses) -> list[S
         [response.answer for response in formed.values()],
     )
     supports = engine.supports(*columns) if formed else []
-    preferred = [None] * len(formed)
+    preferred: Scores = [None] * len(formed)
     if formed and relevance_weight:
         preferred = engine.preferred(*columns)
     scores = [Scored(MALFORMED, None) for _ in responses]
@@ -146,8 +147,8 @@ def score_responses(arm: str, engine: Engine, ids, prompts, responses) -> list[S
 
 
 def rewards_by_arm(
-    arms: Iterable[str], engine: Engine, ids, prompts, responses
-) -> dict[str, list[float | None]]:
+    arms: Iterable[str], engine: Engine, ids: Texts, prompts: Texts, responses: Texts
+) -> dict[str, Scores]:
     """Arm → the reward of each response."""
     return {
         arm: [s.reward for s in score_responses(arm, engine, ids, prompts, responses)]
@@ -155,7 +156,7 @@ def rewards_by_arm(
     }
 
 
-def precisions(engine: Engine, ids, prompts, responses) -> list[float | None]:
+def precisions(engine: Engine, ids: Texts, prompts: Texts, responses: Texts) -> Scores:
     """F / T of each response's answer, by which SFT's and DPO's rows are chosen (§2.2,
     §2.3). None if it is malformed, has no claim, or the verifier failed."""
     scores = score_responses("fact", engine, ids, prompts, responses)
@@ -173,11 +174,11 @@ def trl_reward(arm: str, engine: Engine) -> Callable[..., Rewards]:
     words of reasoning and answer (Fig 2), F, T, precision and wins.
     """
 
-    def score(ids, prompts, responses, completion_ids) -> ScoredBatch:
+    def score(ids: Texts, prompts: Texts, responses: Texts, _: Any) -> ScoredBatch:
         scores = score_responses(arm, engine, ids, prompts, responses)
         formed = [one.parts for one in scores if one.parts]
         claims = [c for c in (counts(one.supports) for one in scores) if c]
-        metrics = {
+        metrics: dict[str, Sequence[float]] = {
             "malformed": [one.parts is None for one in scores],
             "judge_failures": [one.reward is None for one in scores],
             "reasoning_words": [len(split.reasoning.split()) for split in formed],

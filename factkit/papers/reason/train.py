@@ -4,6 +4,7 @@ from collections.abc import Callable, Iterable, Sequence
 from functools import partial
 from pathlib import Path
 
+from factkit.answers.rewards import Rewards
 from factkit.answers.sampling import ScoredSamples
 from factkit.answers.training_rows import RowFormat, margin_pair, require_rows
 from factkit.data.examples import Example
@@ -61,6 +62,6 @@ def train_arm(
     return grpo.grpo(str(start), rows, reward_function, folder, p)
 
 
-def reward_function(p: Reason, folder: Path) -> Callable[..., list[float | None]]:
+def reward_function(p: Reason, folder: Path) -> Callable[..., Rewards]:
     """The reward of `p.arm` with TRL's `reward_funcs` signature."""
     return rewards.trl_reward(p.arm, rewards.engine_of(p))

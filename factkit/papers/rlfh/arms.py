@@ -111,7 +111,8 @@ ARMS = {
 class Rlfh(RlfhDpoParams, RlfhRlParams, SweepParams):
     """Parameters of notebooks 40–44; `arms` and `seeds` are what 43 compares."""
 
-    arm: Literal[tuple(ARMS)] = "statement"
+    known_arms = tuple(ARMS)
+    arm: fields.Name = "statement"
 
 
 PAPER = Paper(

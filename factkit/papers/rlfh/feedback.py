@@ -10,11 +10,12 @@ from dataclasses import dataclass
 from enum import StrEnum
 from functools import partial
 from statistics import fmean
-from typing import TYPE_CHECKING, Annotated
+from typing import TYPE_CHECKING, Annotated, Any
 
 from pydantic import ValidationInfo, field_validator
 
-from factkit.answers.verifier import judge_of
+from factkit.answers.engine import ClaimEngine, ExactEngine
+from factkit.answers.verifier import Texts, judge_llm
 from factkit.data.examples import Example
 from factkit.facts.source import FactReader
 from factkit.verify import judge
@@ -29,7 +30,6 @@ from factkit.verify.replies import Form, limit_integer, limit_items, match_word
 from factkit.verify.response import extract_answers
 
 if TYPE_CHECKING:
-    from factkit.answers.engine import ClaimEngine, ExactEngine
     from factkit.papers.rlfh.arms import RlfhParams
     from factkit.verify.llm import LLM
 
@@ -72,7 +72,8 @@ TRUTHS = {  # (support by the facts, whether the statement is hedged) → truth
 }
 Feedback = list[Sentence] | None  # on a response; [] if it states nothing, None: failed
 # (ids, prompts, responses) → the feedback on each response
-Annotator = Callable[[Sequence[str], Sequence[str], Sequence[str]], list[Feedback]]
+Annotator = Callable[[Texts, Texts, Texts], Sequence[Feedback]]
+ExactAnnotator = Callable[[Texts, Texts, Texts], list[list[Sentence]]]
 
 
 def mean_feedback(feedback: Sequence[Feedback]) -> dict[str, float]:
@@ -91,10 +92,11 @@ def mean_feedback(feedback: Sequence[Feedback]) -> dict[str, float]:
     return means
 
 
-def annotator(p: "RlfhParams", engine: "ExactEngine | ClaimEngine") -> Annotator:
+def annotator(p: "RlfhParams", engine: ExactEngine | ClaimEngine) -> Annotator:
     """The annotator of `p`: a language model with the evidence of `engine`, or the
     exact facts. It sees the answers without reasoning."""
-    if llm := judge_of(p):
+    if isinstance(engine, ClaimEngine):
+        llm = judge_llm(p, p.judge_model, p.judge_url)
         annotate = llm_annotator(llm, engine.evidence_of)
     else:
         annotate = exact_annotator(engine.facts, engine.examples)
@@ -106,7 +108,9 @@ def annotator(p: "RlfhParams", engine: "ExactEngine | ClaimEngine") -> Annotator
 # ---- where every fact is known
 
 
-def exact_annotator(facts: FactReader, examples: Mapping[str, Example]) -> Annotator:
+def exact_annotator(
+    facts: FactReader, examples: Mapping[str, Example]
+) -> ExactAnnotator:
     """Feedback without a model.
 
     A statement on which the facts are silent is vague. Informativeness (ours) is 5 for
@@ -115,7 +119,8 @@ def exact_annotator(facts: FactReader, examples: Mapping[str, Example]) -> Annot
     """
 
     def annotate(example: Example, response: str) -> list[Sentence]:
-        subject, seen = example.entity, set()
+        subject = example.entity
+        seen: set[tuple[str, ...]] = set()
         wanted = example.meta.get("wanted", float("inf"))
         feedback = []
         for sentence in facts.sentences(response, subject):
@@ -188,25 +193,27 @@ def llm_annotator(
         default=Truth.VAGUE,
     )
 
-    def annotate(ids, prompts, responses) -> list[Feedback]:
+    def annotate(ids: Texts, prompts: Texts, responses: Texts) -> list[Feedback]:
         extracted = extract_texts(
             llm, "extract_statements", Statements, prompts, responses
         )
         claims = [
             None
             if any(texts is None for _, texts in row)
-            else [Claim(text, sentence) for sentence, texts in row for text in texts]
+            else [Claim(text, s) for s, texts in row for text in texts or ()]
             for row in extracted
         ]
-        truths = verify_claims(claims, lambda i, c: evidence_of(ids[i], c.text), verify)
+        truths: list[Any] = verify_claims(
+            claims, lambda i, claim: evidence_of(ids[i], claim.text), verify
+        )
         rated = [i for i, labels in enumerate(truths) if labels and None not in labels]
         ratings = rate(
             llm,
             [prompts[i] for i in rated],
             [responses[i] for i in rated],
-            [[claim.text for claim in claims[i]] for i in rated],
+            [[claim.text for claim in claims[i] or ()] for i in rated],
         )
-        feedback = [[] if labels == [] else None for labels in truths]
+        feedback: list[Feedback] = [[] if row == [] else None for row in truths]
         for i, grades in zip(rated, ratings, strict=True):
             if grades is not None:
                 labels = zip(truths[i], grades, strict=True)
@@ -221,10 +228,7 @@ def llm_annotator(
 
 
 def rate(
-    llm: "LLM",
-    prompts: Sequence[str],
-    responses: Sequence[str],
-    statements: Sequence[Sequence[str]],
+    llm: "LLM", prompts: Texts, responses: Texts, statements: Sequence[Texts]
 ) -> list[list[int] | None]:
     """The informativeness of each response's statements, by one call: what one adds
     depends on the others (§3.1.3; Table 7 asks about one)."""
@@ -238,4 +242,4 @@ def rate(
     ]
     template, tokens = "rate_informativeness", RATING_TOKENS
     replies = judge.ask(llm, template, rows, Ratings, tokens, "rating")
-    return [reply and reply.ratings for reply in replies]
+    return [None if reply is None else reply.ratings for reply in replies]

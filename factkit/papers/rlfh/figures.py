@@ -57,7 +57,7 @@ def _paper(groups: arm_panels.Groups) -> "pd.DataFrame":
     paper = second.combine_first(first)[list(columns)].rename(columns=columns)
     paper[list(RATES)] /= 100
     ours = [arm_panels.mean_of(groups.get("base", ()), name) for name in COUNTS]
-    total = sum(mean for mean, _ in ours) if all(ours) else float("nan")
+    total = sum(mean[0] if mean else math.nan for mean in ours)
     paper[list(COUNTS)] *= total / paper.loc["base", list(COUNTS)].sum()
     return paper
 

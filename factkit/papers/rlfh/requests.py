@@ -17,7 +17,7 @@ page is looked up, since the sets were written from pages.
 import random
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from factkit.answers.requests import embedded_sets, file_of, gather, training_sizes
 from factkit.data import sources
@@ -121,7 +121,7 @@ def rlfh_evidence(
     answered = [e for e in examples if e.meta.get("set") in ANSWERED_SETS]
     questions = {e.id: e.model_copy(update={"answers": [e.question]}) for e in answered}
     queries = [questions.get(e.id, e) for e in examples]
-    source = None
+    source: Any = None  # Wikipedia looks titles up, but lists none
     if p.wikipedia_path and not p.search_url:
         wikipedia = Wikipedia(ROOT / p.wikipedia_path)
         index = cached_index(wikipedia, wikipedia.key, "Wikipedia of April 2023")

@@ -21,7 +21,9 @@ from typing import TYPE_CHECKING, Literal
 
 import numpy as np
 
+from factkit.answers.engine import engine_of
 from factkit.answers.rewards import Rewards, ScoredBatch, reward_func
+from factkit.answers.verifier import Texts
 from factkit.data.spelling import LONGEST
 from factkit.papers.rlfh.arms import INFORMATIVENESS_MAPS, TRUTH_MAPS, numbers
 from factkit.papers.rlfh.feedback import (
@@ -39,9 +41,10 @@ from factkit.verify.response import extract_answers
 if TYPE_CHECKING:
     from transformers import PreTrainedTokenizerBase
 
-    from factkit.papers.rlfh.arms import Rlfh
+    from factkit.papers.rlfh.arms import Rlfh, TokenRewardParams
 
 Granularity = Literal["statement", "sentence", "paragraph"]
+Parts = list[tuple[str | None, float]]  # (statement, r_truth), and (None, r_info)
 CLOSING = ".!?…。！？ \t\n"  # at a statement's end
 
 
@@ -56,7 +59,7 @@ class RewardMap:
     epsilon: float  # the least sum of g that a sentence is counted with
 
 
-def reward_map(p: "Rlfh") -> RewardMap:
+def reward_map(p: "TokenRewardParams") -> RewardMap:
     """f, g and constants of p."""
     f = dict(zip(Truth, numbers(p.truth_map, TRUTH_MAPS), strict=True))
     by_grade = numbers(p.informativeness_map, INFORMATIVENESS_MAPS)
@@ -66,7 +69,10 @@ def reward_map(p: "Rlfh") -> RewardMap:
 
 def granularity(arm: str) -> Granularity:
     """Where an arm's rewards are put (Table 2)."""
-    return arm if arm in ("sentence", "paragraph") else "statement"
+    match arm:
+        case "sentence" | "paragraph":
+            return arm
+    return "statement"
 
 
 def truth_reward(statement: Statement, m: RewardMap) -> float:
@@ -133,7 +139,7 @@ def find_sentence(sentence: str, response: str, after: int = 0) -> Match:
 
 
 def place_rewards(
-    rewards: Sequence[tuple[str, Sequence[tuple[str | None, float]]]],
+    rewards: Sequence[tuple[str, Parts]],
     response: str,
     offsets: Sequence[tuple[int, int]],
 ) -> np.ndarray:
@@ -185,7 +191,7 @@ def token_rewards(
         return rewards
     by_sentence = []
     for sentence in feedback:
-        parts = [(s.text, truth_reward(s, m)) for s in sentence.statements]
+        parts: Parts = [(s.text, truth_reward(s, m)) for s in sentence.statements]
         parts.append((None, info_reward(sentence.statements, m)))
         if where == "sentence":
             parts = [(None, sum(reward for _, reward in parts))]
@@ -201,7 +207,7 @@ def rewarded_tokens(
     tokenizer: "PreTrainedTokenizerBase",
     where: Granularity,
     m: RewardMap,
-) -> tuple[list[str], Sequence[float] | None]:
+) -> tuple[list[str], np.ndarray | None]:
     """A response's tokens and their rewards, None without feedback; for display."""
     ids = tokenizer(text, add_special_tokens=False)["input_ids"]
     decoded, offsets = models.decode_with_offsets(ids, tokenizer)
@@ -218,7 +224,6 @@ def reward_function(p: "Rlfh", folder: Path) -> Callable[..., Rewards]:
     """The token rewards of `p.arm`, by the annotator of `p`."""
     from transformers import AutoTokenizer
 
-    from factkit.answers.engine import engine_of
     from factkit.facts.policy import base_policy
 
     tokenizer = AutoTokenizer.from_pretrained(base_policy(p))
@@ -236,7 +241,9 @@ def trl_reward(
     """
     where = granularity(arm)
 
-    def score(ids, prompts, responses, completion_ids) -> ScoredBatch:
+    def score(
+        ids: Texts, prompts: Texts, responses: Texts, token_ids: Sequence[list[int]]
+    ) -> ScoredBatch:
         feedback = annotate(ids, prompts, responses)
         known = [sentences for sentences in feedback if sentences is not None]
         metrics = {
@@ -247,7 +254,7 @@ def trl_reward(
             None
             if sentences is None
             else token_rewards(sentences, tokens, tokenizer, where, m).tolist()
-            for sentences, tokens in zip(feedback, completion_ids, strict=True)
+            for sentences, tokens in zip(feedback, token_ids, strict=True)
         ]
         return ScoredBatch(rewards, metrics)
 

@@ -14,6 +14,7 @@ from typing import Any
 import torch
 from safetensors.torch import load_file, save_file
 from torch import Tensor, nn
+from torch.optim import Optimizer
 from trl import GRPOConfig, GRPOTrainer
 
 from factkit.papers.rlfh.advantages import (
@@ -100,7 +101,7 @@ class GroupTrainer(GRPOTrainer):
         super().__init__(reward_funcs=sum_rewards, **arguments)
         self.add_callback(checked)
 
-    def _generate_and_score_completions(self, inputs) -> Batch:
+    def _generate_and_score_completions(self, inputs: Any) -> Batch:
         batch = super()._generate_and_score_completions(inputs)
         rewards, mask = self._pad_rewards(batch)
         batch["tool_mask"] = mask.long()  # TRL's losses leave out the tokens at 0
@@ -163,6 +164,8 @@ class PPOTrainer(GroupTrainer):
     several GPUs; what leaves the trainer is the policy alone.
     """
 
+    beta: float  # of the KL penalty
+
     def __init__(self, constants: Constants, reward: TokenReward, **arguments: Any):
         super().__init__(constants, reward, **arguments)
         head = ValueHead(self.model.config.hidden_size).to(self.model.device)
@@ -183,7 +186,7 @@ class PPOTrainer(GroupTrainer):
         """Values (B, T) of the last T = length tokens of the forward pass just made:
         V_t is of the hidden state that predicts token t. 0 where a pass left out the
         padding at the end."""
-        parts = [v[:, -length - 1 : -1] for v in self._values]
+        parts = [v[:, -length - 1 : -1] for v in self._values or ()]
         self._values, pad = None, torch.nn.functional.pad
         return torch.cat([pad(v, (0, length - v.shape[1])) for v in parts])
 
@@ -235,7 +238,7 @@ class PPOTrainer(GroupTrainer):
         mean = self.accelerator.gather(value.detach()).mean().item()
         self._metrics["train"][name].append(mean)
 
-    def create_optimizer(self, model: nn.Module | None = None):
+    def create_optimizer(self, model: nn.Module | None = None) -> Optimizer:
         """The trainer's optimizer, with a learning rate of its own for the head."""
         if self.optimizer is not None:  # DeepSpeed's set-up has called this before
             return self.optimizer
@@ -246,7 +249,7 @@ class PPOTrainer(GroupTrainer):
         optimizer.add_param_group({"params": [*head.parameters()], "lr": rate})
         return optimizer
 
-    def _save(self, output_dir: str | None = None, state_dict: dict | None = None):
+    def _save(self, output_dir: str | None = None, state_dict: Any = None) -> None:
         """Save the policy without the head."""
         weights = self.model.state_dict() if state_dict is None else state_dict
         super()._save(output_dir, dict(_without_head(weights.items())))

@@ -1,7 +1,7 @@
 """TruthRL's parameters and arms (§4.1, Tables 1, 3, 4, 6, 7)."""
 
 from functools import partial
-from typing import Literal, Self
+from typing import Self
 
 from pydantic import Field, model_validator
 
@@ -97,7 +97,8 @@ ARMS = {
 class TruthRL(QuestionDpoParams, QuestionRlParams, SweepParams):
     """Parameters of notebooks 10–14; `arms` and `seeds` are what 13 compares."""
 
-    arm: Literal[tuple(ARMS)] = "ternary"
+    known_arms = tuple(ARMS)
+    arm: fields.Name = "ternary"
 
     @model_validator(mode="after")
     def _reasoning_is_written(self) -> Self:

@@ -4,6 +4,7 @@ import random
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
+from typing import TYPE_CHECKING
 
 from factkit.data import pages, sources
 from factkit.data.bm25 import CorpusIndex, PromptIndex, answer_in_chunks
@@ -12,8 +13,11 @@ from factkit.data.dense import DenseIndex, Encoder
 from factkit.data.entry_index import cached_index
 from factkit.data.examples import Example
 from factkit.data.sources import Loaded
-from factkit.facts.source import FactSource, open_source
+from factkit.facts.source import open_source
 from factkit.run.params.stages import QuestionParams
+
+if TYPE_CHECKING:
+    from transformers import PreTrainedTokenizerBase as Tokenizer
 
 Search = Callable[[Sequence[Example]], list[list[Chunk]]]
 
@@ -53,8 +57,11 @@ def open_questions(p: QuestionParams, test_set: str = "") -> QuestionSource:
     name, path = test_set or p.questions, "" if test_set else p.questions_path
     if name not in sources.SOURCES:
         facts = open_source(name, p)
-        search = partial(_search_passages, facts, p)
-        return QuestionSource(facts.questions, name, search)
+        return QuestionSource(
+            facts.questions,
+            name,
+            lambda tokenizer: _search(facts.passages(tokenizer, p.chunk_tokens), p),
+        )
     load = partial(sources.load, name, path, all_splits=True)
     if name == "crag":
         search = partial(_search_own_pages, path, p)
@@ -70,7 +77,8 @@ def offer_answers(examples: Sequence[Example], n: int) -> list[Example]:
     by_relation: dict[str, list[str]] = {}
     for example in examples:
         by_relation.setdefault(example.relation, []).append(example.answers[0])
-    rng, offers = random.Random("offering 0"), []
+    rng = random.Random("offering 0")
+    offers: list[Example] = []
     for example in examples:
         accepted = {answer.casefold() for answer in example.answers}
         answers = by_relation[example.relation]
@@ -88,7 +96,7 @@ def offer_answers(examples: Sequence[Example], n: int) -> list[Example]:
 
 
 def with_references(
-    sets: Mapping[str, Sequence[Example]], p: QuestionParams, tokenizer
+    sets: Mapping[str, Sequence[Example]], p: QuestionParams, tokenizer: "Tokenizer"
 ) -> dict[str, list[Example]]:
     """The sets, each example with the top chunks for its question in its meta.
 
@@ -117,11 +125,7 @@ def _add_references(example: Example, chunks: Sequence[Chunk]) -> Example:
     return example.model_copy(update={"meta": meta})
 
 
-def _search_passages(facts: FactSource, p: QuestionParams, tokenizer) -> Search:
-    return _search(facts.passages(tokenizer, p.chunk_tokens), p)
-
-
-def _search_wikipedia(p: QuestionParams, tokenizer) -> Search:
+def _search_wikipedia(p: QuestionParams, _: object) -> Search:
     passages = pages.Passages(p.wikipedia_path)  # 21 million, never all in memory
     return _search(passages, p, passages.key)
 
@@ -141,7 +145,7 @@ def _search(chunks: Iterable[Chunk], p: QuestionParams, key: str = "") -> Search
     ]
 
 
-def _search_own_pages(path: str, p: QuestionParams, tokenizer) -> Search:
+def _search_own_pages(path: str, p: QuestionParams, tokenizer: "Tokenizer") -> Search:
     """Rank the chunks of each question's own pages by BM25."""
     documents = pages.crag_pages(path)
 

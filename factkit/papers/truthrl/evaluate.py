@@ -212,7 +212,7 @@ def relation_rule(
             correct = outcome is Outcome.CORRECT
             answered.setdefault(example.relation, []).append(correct)
     known = {name for name, rows in answered.items() if 2 * sum(rows) > len(rows)}
-    metrics = {}
+    metrics: dict[str, float] = {}
     for name, rows in before.items():
         outcomes = [r.outcome if r.relation in known else Outcome.ABSTAIN for r in rows]
         prefix = "relation_rule_" + f"{name}_" * (name != "test")

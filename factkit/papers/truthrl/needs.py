@@ -22,7 +22,7 @@ class TruthRLNeeds(Needs):
         return Work(Counter(outcome=probed), probed)
 
     def evaluation(self, arm: Arm | None) -> Work:
-        p, calls = self.p, Counter()
+        p = self.p
         sets = p.test_questions * (1 + len(p.eval_sets.split()))
         sets += p.comparison_questions
         second = not arm and p.abstaining_template != p.prompting_template
@@ -30,7 +30,7 @@ class TruthRLNeeds(Needs):
         if arm and arm.iterations:
             n += p.test_questions * getattr(p, arm.iterations)
         voted = p.test_questions * p.majority_samples if arm else 0
-        calls.update(outcome=n + voted, reasoning=n)
+        calls = Counter(outcome=n + voted, reasoning=n)
         for judge in p.second_judges if arm else ():
             calls[f"outcome {judge.partition('@')[0]}"] = p.test_questions
         return Work(calls, n + voted)

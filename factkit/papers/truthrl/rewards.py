@@ -131,7 +131,7 @@ def log_outcomes(
 
 def reward_function(
     p: "TruthRL", folder: Path, own: Reward | None = None
-) -> Callable[..., list[float | None]]:
+) -> Callable[..., Sequence[float | None]]:
     """The reward of `p.arm`, or your own, with TRL's `reward_funcs` signature.
 
     The data set needs the columns `id`, `answers`, `question` and `out_of_knowledge`.
@@ -153,7 +153,7 @@ def reward_function(
         completions: list,
         log_metric: Callable[[str, float], None] = lambda name, value: None,
         **columns: list,
-    ) -> list[float | None]:
+    ) -> Sequence[float | None]:
         texts = completion_texts(completions)
         answers, questions = columns["answers"], columns["question"]
         results = verify(texts, answers, questions)

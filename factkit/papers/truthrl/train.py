@@ -233,7 +233,7 @@ def preference_rows(
                 best = reference_response(example, row_format)
                 worse = [*each_wrong, idk]
             case "rlkf" if right and not unknown:
-                best, worse = probe.most_frequent(Outcome.CORRECT), [idk, *each_wrong]
+                best, worse = max(right, key=right.count), [idk, *each_wrong]
             case "rlkf":
                 best, worse = idk, each_wrong
             case _:

@@ -16,7 +16,6 @@ class VeriParams(PolicyParams):
     """Veri-R1: the claims, the search among entries, and a turn's budgets."""
 
     data_notebook: ClassVar[str] = "50_veri_data"
-    splits: ClassVar[tuple[str, ...]] = ("train", "dev", "test")
     answer_format: Literal["claims"] = "claims"
     verifier: Literal["world", "leads", "judge"]
     prompt_template: fields.ClaimTemplate
@@ -155,7 +154,8 @@ ARMS = {
 class Veri(VeriRlParams, VeriLargerParams, SweepParams):
     """Parameters of notebooks 50–54; `arms` and `seeds` are what 53 compares."""
 
-    arm: Literal[tuple(ARMS)] = "online_rl"
+    known_arms = tuple(ARMS)
+    arm: fields.Name = "online_rl"
 
 
 PAPER = Paper(

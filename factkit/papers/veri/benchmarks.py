@@ -29,7 +29,7 @@ import html
 import re
 import sqlite3
 import zipfile
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from collections.abc import Set as AbstractSet
 from contextlib import closing
 from functools import partial
@@ -182,7 +182,7 @@ def _feverous_page(row: Row) -> list[Chunk]:
     page = rows.parse_json(str(row["data"]).encode())
     if not isinstance(page, Mapping):
         raise page if isinstance(page, RowError) else RowError("not a JSON object")
-    title, sentences = rows.text({"title": row["id"]} | page, "title"), {}
+    title, sentences = rows.text({"title": row["id"], **page}, "title"), {}
     for name, value in page.items():
         if sentence := re.fullmatch(r"sentence_(\d{1,9})", name):
             text = rows.string(name, value)
@@ -211,7 +211,7 @@ def _abstract(row: Row) -> list[Chunk]:
 
 def _wiki_rows(path: Path, _: AbstractSet[str] | None) -> Iterator[Any]:
     """Read all of FEVER's files in a folder or zip."""
-    files = list(path.rglob(WIKI_FILES))
+    files: list[Any] = list(path.rglob(WIKI_FILES))
     if zipfile.is_zipfile(path):
         packed = zipfile.ZipFile(path)
         names = [name for name in packed.namelist() if Path(name).match(WIKI_FILES)]
@@ -230,7 +230,7 @@ def _table_rows(
 
     def wanted(title: object) -> bool:
         names = {page_id(str(title)), page_id(html.unescape(str(title)))}
-        return not pages.isdisjoint(names)
+        return pages is None or not pages.isdisjoint(names)
 
     uri, query = f"{file.resolve().as_uri()}?mode=ro", f"SELECT {columns} FROM {table}"
     if pages is not None:
@@ -246,7 +246,8 @@ def _table_rows(
         ) from None
 
 
-CORPORA = {  # file → what reads its rows, what makes entries of a row
+# file → what reads its rows, what makes entries of a row
+CORPORA: dict[str, tuple[Callable[..., Iterator], Callable[..., list[Chunk]]]] = {
     "feverous_wikiv1.db": (
         partial(_table_rows, columns="id, data", table="wiki"),
         _feverous_page,

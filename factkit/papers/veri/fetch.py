@@ -7,7 +7,7 @@ import tarfile
 import zipfile
 import zlib
 from pathlib import Path
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import httpx
 import tenacity
@@ -181,7 +181,8 @@ def _download_rest(url: str, part: Path) -> None:
 def _unpack(archive: Path, path: Path) -> None:
     """Write the archive's file of the path's name."""
     part, zipped = path.with_name(f"{path.name}.part"), zipfile.is_zipfile(archive)
-    with zipfile.ZipFile(archive) if zipped else tarfile.open(archive) as packed:
+    open_archive: Any = zipfile.ZipFile if zipped else tarfile.open
+    with open_archive(archive) as packed:
         names = packed.namelist() if zipped else packed.getnames()
         member = next((name for name in names if Path(name).name == path.name), "")
         if not member:

@@ -355,8 +355,8 @@ def _score(row: Verified, retrieved: set[str]) -> str:
         f"<b>Reward:</b> label × validity {label_term:.3g} · "
         f"evidence {evidence:.3g} · format {formed:d}"
     )
-    mark = RIGHT if row.right(answer.label) else WRONG
-    label = _mark(mark, answer.label or "no label")
+    sign = RIGHT if row.right(answer.label) else WRONG
+    label = _mark(sign, answer.label or "no label")
     return _step(f"<b>score</b> · {label}", "\n".join(lines), " open")
 
 

@@ -21,7 +21,7 @@ from factkit.verify.trajectory import NEI, Answer, Turn
 if TYPE_CHECKING:
     import pandas as pd
 
-    from factkit.papers.veri.arms import VeriRlParams
+    from factkit.papers.veri.arms import Veri
 
 LABEL = 2.0  # R_label of a correct label
 HALF = 0.5  # w_validity where most of the gold evidence is cited
@@ -89,7 +89,7 @@ def reward(
     return total + (formed and terms.format_reward)
 
 
-def reward_function(p: "VeriRlParams", folder: Path) -> Callable[..., list[float]]:
+def reward_function(p: "Veri", folder: Path) -> Callable[..., list[float]]:
     """The reward of p with TRL's `reward_funcs` signature; logs the means of LOGGED.
 
     The rows need `label` and `evidence` (gold ids). trajectory: the turns of each
@@ -116,11 +116,11 @@ def reward_function(p: "VeriRlParams", folder: Path) -> Callable[..., list[float
             t.is_well_formed(turns, online, max_searches) for turns in trajectories
         ]
         if log_metric:
-            rows = zip(answers, label, evidence, formed, trajectories, strict=True)
+            columns = zip(answers, label, evidence, formed, trajectories, strict=True)
             batch_means = means(
                 marks(answer, y, gold)
                 | {"format_share": form, "searches": len(t.extract_queries(turns))}
-                for answer, y, gold, form, turns in rows
+                for answer, y, gold, form, turns in columns
             )
             for name in LOGGED:
                 if name in batch_means:

@@ -43,6 +43,7 @@ if TYPE_CHECKING:
 SEARCH, END_OF_SEARCH = "<search>", "</search>"
 HEAD, TAIL = f"\n{OPEN_INFORMATION}\n", f"\n{CLOSE_INFORMATION}\n"
 FORCED = "\n<answer>\nLabel:"  # written by the system when no search is left
+Columns = dict[str, list[Any] | None]  # one value per prompt
 
 
 @dataclass(frozen=True)
@@ -244,17 +245,16 @@ def sft_row(
 # ---- in training
 
 
-def rollout_function(
-    p: "VeriRlParams", folder: Path
-) -> Callable[[list[Any], "GRPOTrainer"], dict[str, list[Any] | None]]:
+def rollout_function(p: "VeriRlParams", folder: Path) -> Callable[..., Columns]:
     """Make TRL's `rollout_func`: one trajectory per prompt, whose turns the rewards get
     as `trajectory`. TRL passes prompts only, so a prompt's set is looked up in the
     rows."""
     # TRL warns that the interface may change; it is pinned
     os.environ.setdefault("TRL_EXPERIMENTAL_SILENCE", "1")
-    search, limits, set_of = load_search(p), limits_of(p), {}
+    search, limits = load_search(p), limits_of(p)
+    set_of: dict[str, str] = {}
 
-    def rollout(prompts: list[Any], trainer: "GRPOTrainer"):
+    def rollout(prompts: list[Any], trainer: "GRPOTrainer") -> Columns:
         tokenizer, rows = trainer.processing_class, trainer.train_dataset
         if not set_of:
             set_of.update((_text(row["prompt"]), row["set"]) for row in rows)
@@ -288,7 +288,7 @@ def _sampler(trainer: "GRPOTrainer", p: "VeriRlParams") -> Iterator[Generate]:
     )
     if p.rollouts == "vllm_colocate":
         with awake(trainer.vllm_generation) as llm:
-            engine = SimpleNamespace(generate=partial(vllm_engine.generate, llm))
+            engine: Any = SimpleNamespace(generate=partial(vllm_engine.generate, llm))
             yield turn_sampling.with_policy(VllmPolicy(engine=engine), sampling)
         return
     from trl.models import unwrap_model_for_generation

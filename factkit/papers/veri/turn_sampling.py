@@ -44,15 +44,15 @@ def with_server(
         http_client=http_client,
         timeout=3600,
     )
-    fixed = {"return_token_ids": True, "include_stop_str_in_output": True}
     # not the values that Qwen's files would fill in
-    fixed |= {"top_k": 0, "repetition_penalty": 1.0, **extra}
+    fixed = {"top_k": 0, "repetition_penalty": 1.0}
+    fixed |= {"return_token_ids": True, "include_stop_str_in_output": True}
 
-    def generate(prompts: list[Tokens], budgets: Sequence[int]):
+    def generate(prompts: list[Tokens], budgets: Sequence[int]) -> list[Sampled]:
         turns: list[Sampled] = [([], []) for _ in prompts]
         for budget in sorted(set(budgets)):
             indices = [i for i, other in enumerate(budgets) if other == budget]
-            reply = client.completions.create(
+            reply: Any = client.completions.create(  # with vLLM's token_ids
                 model=model,
                 prompt=[prompts[i] for i in indices],
                 temperature=sampling.temperature,
@@ -60,7 +60,7 @@ def with_server(
                 max_tokens=budget,
                 stop=list(STOPS),
                 logprobs=0,
-                extra_body=fixed,
+                extra_body={**fixed, **extra},
             )
             for choice in reply.choices:
                 logps = list(choice.logprobs.token_logprobs)

@@ -6,6 +6,7 @@ trajectory whose search fails is left out of the batch.
 """
 
 import asyncio
+from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
 from functools import cache
 from threading import Lock
@@ -16,13 +17,13 @@ from factkit.data.examples import read_examples
 from factkit.papers.veri import rewards
 from factkit.papers.veri import search_rollout as search
 from factkit.papers.veri.arms import ARMS, Veri
-from factkit.papers.veri.search_rollout import Tokens
 from factkit.papers.veri.train import (
     policy_of,
     prompt_rows,
     read_offline_evidence,
 )
 from factkit.papers.veri.turn_sampling import STOPS
+from factkit.policy.vllm_engine import Sampled, Tokens
 from factkit.run import runs
 from factkit.train.verl_adapter import Job, read_parameters
 
@@ -98,7 +99,7 @@ class SearchLoop:
         name = uuid4().hex  # the same engine, with its prefix cache, for all turns
         ends = {"stop": list(STOPS), "include_stop_str_in_output": True}
 
-        def generate(prompts: list[Tokens], budgets: list[int]):
+        def generate(prompts: list[Tokens], budgets: Sequence[int]) -> list[Sampled]:
             turn = self._engines.generate(
                 name,
                 prompt_ids=prompts[0],

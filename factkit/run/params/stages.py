@@ -32,9 +32,9 @@ class RunParams(BaseModel):
 
 
 class SweepParams(RunParams):
-    """The arms and seeds that a sweep runs and a paper's notebooks compare; the type of
-    `arm` in the paper's class lists the arms."""
+    """The arms and seeds that a sweep runs and a paper's notebooks compare."""
 
+    known_arms: ClassVar[tuple[str, ...]]
     arm: fields.Name
     arms: fields.Text
     seeds: fields.Seeds
@@ -49,12 +49,11 @@ class SweepParams(RunParams):
         """`seeds` as a list."""
         return [int(seed) for seed in self.seeds.split()]
 
-    @field_validator("arms")
+    @field_validator("arm", "arms")
     @classmethod
     def _arms_are_known(cls, text: str) -> str:
-        known = typing.get_args(cls.model_fields["arm"].annotation)
-        if not fields.are_some_of(text, known, least=1):
-            raise ValueError(f"there are {', '.join(known)}: name each once")
+        if not fields.are_some_of(text, cls.known_arms, least=1):
+            raise ValueError(f"there are {', '.join(cls.known_arms)}: name each once")
         return text
 
 
@@ -144,6 +143,8 @@ class Verifiers(JudgeParams):
 class PolicyParams(JudgeParams):
     """The policy, its answers, and the fact world that a tiny one is trained on."""
 
+    data_notebook: ClassVar[str]  # writes the run's data
+    splits: ClassVar[tuple[str, ...]] = ("train", "dev", "test")
     policy: fields.Policy
     dtype: Literal["float32", "bfloat16"]
     chat: bool
@@ -344,8 +345,6 @@ class QuestionParams(PolicyParams):
 class RequestParams(PolicyParams):
     """Requests for long answers, their evidence and verifier."""
 
-    data_notebook: ClassVar[str]  # writes the requests and their evidence
-    splits: ClassVar[tuple[str, ...]] = ("train", "dev", "test")
     verifier: Literal["world", "leads", "judge"]
 
     requests: fields.Name  # each paper says which it knows
