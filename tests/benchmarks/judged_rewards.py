@@ -261,7 +261,8 @@ def time_package(batch: Batch, threads: int, url: str) -> Figures:
                 env=os.environ | keys,
             )
         outputs = (folder / "data" / "model_output").glob("*.jsonl")
-        lines = [line for path in outputs for line in path.read_text("utf-8").splitlines()]
+        texts = [path.read_text("utf-8") for path in outputs]
+    lines = [line for text in texts for line in text.splitlines()]
     results = [json.loads(line)["claim_verification_result"] for line in lines]
     verdicts = {claim["verification_result"] for row in results for claim in row}
     if len(results) != len(ids) or verdicts != {"supported"}:

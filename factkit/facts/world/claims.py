@@ -225,7 +225,7 @@ def pretraining_texts(world: World, seed: int, n: int = N_TRAJECTORIES) -> list[
     counts = Counter(word for entry in entries for word in _words(entry.text))
     rarity = {w: math.log((len(entries) + 1) / times) for w, times in counts.items()}
     rarity[""] = math.log(len(entries) + 1)  # of a word that none has
-    texts = []
+    texts: list[str] = []
     while len(texts) < n:
         made_up = _make_up_world(world, rng)
         relation = rng.choice(PERSON_RELATIONS)
@@ -243,10 +243,15 @@ def pretraining_texts(world: World, seed: int, n: int = N_TRAJECTORIES) -> list[
             turns = write_offline(made_up, claim.question, evidence, MIXED, rng)
         else:
             prompt = prompts.fill(online, claim=claim.question)
-            reader, best = ClaimReader(made_up), partial(find, k=ENTRIES)
+            reader = ClaimReader(made_up)
+            best = partial(_find_best, find)
             turns = search_and_verify(reader, claim.question, best, MIXED, rng)
         texts.append(prompt + "".join(turn.text for turn in turns))
     return texts
+
+
+def _find_best(find: Callable[[str, int], list[Chunk]], query: str) -> list[Chunk]:
+    return find(query, ENTRIES)
 
 
 def _make_up_world(world: World, rng: random.Random) -> World:
@@ -259,7 +264,7 @@ def _make_up_world(world: World, rng: random.Random) -> World:
     for relation, second in HOPS.items():
         for subject in dict.fromkeys(f.object for f in facts if f.relation == relation):
             facts.append(Fact(subject, second, rng.choice(OBJECTS[second])))
-    return World(world.seed, people, tuple(facts))
+    return World(world.seed, people, tuple(facts))  # type: ignore[abstract]
 
 
 def _search_by_words(

@@ -198,8 +198,9 @@ class World(FactSource):
         plain, hedges = HEDGE.subn("", " ".join(sentence.split()))
         for relation, pattern in patterns() if len(plain) <= LONGEST else ():
             match = pattern.fullmatch(plain)
-            known = match and match["s"] in self.subjects
-            if known and match["o"] in OBJECTS[relation]:
+            if not match or match["s"] not in self.subjects:
+                continue
+            if match["o"] in OBJECTS[relation]:
                 return Fact(match["s"], relation, match["o"]), hedges > 0
         return None
 
@@ -210,11 +211,13 @@ class World(FactSource):
         inconclusive.
         """
         parsed = self.parse(sentence)
-        key = parsed and (parsed[0].subject, parsed[0].relation)
-        if key not in self.by_key:
+        if parsed is None:
             return "inconclusive"
-        true = self.by_key[key].object
-        return "supported" if parsed[0].object == true else "contradicted"
+        fact, _ = parsed
+        true = self.by_key.get((fact.subject, fact.relation))
+        if true is None:
+            return "inconclusive"
+        return "supported" if fact.object == true.object else "contradicted"
 
     def answer(self, subject: str, relation: str, text: str) -> str:
         """The statement that a short answer makes, "" if it makes none."""
@@ -270,9 +273,10 @@ class World(FactSource):
     def contradicting_documents(self, sentence: str) -> set[str]:
         """The ids of the documents that together contradict a sentence, one per hop;
         none if they don't."""
-        if self.verify(sentence) != "contradicted":
+        parsed = self.parse(sentence)
+        if parsed is None or self.verify(sentence) != "contradicted":
             return set()
-        fact, _ = self.parse(sentence)
+        fact, _ = parsed
         ids, subject = set(), fact.subject
         for hop in fact.relation.split():
             true = self.by_key[subject, hop]
@@ -324,7 +328,8 @@ def build_world(seed: int = 0, *, people: int = 500) -> World:
         for subject in OBJECTS[relation]:
             value = rng.choice(OBJECTS[second])
             facts.append(Fact(subject, second, value, exposure=40))
-    return World(seed, tuple(sorted(ranked)), tuple(facts))
+    # a world alone makes no claims: `WorldSource` does
+    return World(seed, tuple(sorted(ranked)), tuple(facts))  # type: ignore[abstract]
 
 
 def biography(world: World, person: str, rng: random.Random | None = None) -> str:

@@ -94,7 +94,7 @@ def pretraining_texts(
     Only the last four abstain, and only the last three hedge.
     """
     rng = random.Random(f"text {world.seed} {seed}")
-    texts = []
+    texts: list[str] = []
     for subject in sorted(world.subjects):
         left = {fact: fact.exposure for fact in world.facts_of(subject)}
         if subject in world.people and answer_format in LONG_FORMATS:
