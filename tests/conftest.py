@@ -12,7 +12,7 @@ settings.load_profile("factkit")
 # tests interrupt themselves; a shell has its background jobs ignore interrupts
 signal.signal(signal.SIGINT, signal.default_int_handler)
 os.environ.setdefault("HF_HUB_OFFLINE", "1")
-os.environ.setdefault("OMP_NUM_THREADS", "2")
+os.environ.setdefault("OMP_NUM_THREADS", "1")
 os.environ.setdefault("TOKENIZERS_PARALLELISM", "false")
 os.environ.pop("TQDM_DISABLE", None)  # some read the bars
 

@@ -11,6 +11,7 @@ import importlib.metadata
 import os
 from dataclasses import dataclass
 from pathlib import Path
+from unittest import mock
 
 from factkit.run.failures import RunFailure
 from factkit.run.files import cache_dir, file_checksum, whole_folder
@@ -111,7 +112,7 @@ def policy_path(name: str) -> str:
     """The folder (or hub name) from which `from_pretrained` loads a policy.
 
     `smollm2-135m-instruct` is de-quantised from GGUF once into safetensors in the cache
-    folder (about 20 s, 270 MB in bfloat16). For a hub name a local copy is used
+    folder (about 6 s, 270 MB in bfloat16). For a hub name a local copy is used
     (`of_hub`); else transformers downloads it unless HF_HUB_OFFLINE is set.
     """
     if name != "smollm2-135m-instruct":
@@ -127,14 +128,22 @@ def policy_path(name: str) -> str:
     return str(folder)
 
 
-def _convert_gguf(gguf: Path, folder: Path) -> None:
-    """De-quantise a GGUF file into a folder of bfloat16 safetensors and tokenizer."""
+def _convert_gguf(path: Path, folder: Path) -> None:
+    """De-quantise a GGUF file into a folder of bfloat16 safetensors and tokenizer.
+
+    transformers would read the file's vocabulary four times and make the table of its
+    tensors' names once per module: each is done once here.
+    """
+    import gguf
     import torch
     from transformers import AutoModelForCausalLM, AutoTokenizer
 
-    source = {"pretrained_model_name_or_path": str(gguf.parent), "gguf_file": gguf.name}
-    tokenizer = AutoTokenizer.from_pretrained(**source)
-    model = AutoModelForCausalLM.from_pretrained(**source, dtype=torch.bfloat16)
+    source = {"pretrained_model_name_or_path": str(path.parent), "gguf_file": path.name}
+    names = ("GGUFReader", "get_tensor_name_map")
+    once = {name: functools.cache(getattr(gguf, name)) for name in names}
+    with mock.patch.multiple(gguf, **once):
+        tokenizer = AutoTokenizer.from_pretrained(**source)
+        model = AutoModelForCausalLM.from_pretrained(**source, dtype=torch.bfloat16)
     # transformers marks a GGUF model as quantised, which can't be saved
     model.hf_quantizer, model.is_quantized = None, False
     if hasattr(model.config, "quantization_config"):
