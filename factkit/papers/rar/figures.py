@@ -117,9 +117,7 @@ def claims(results: Results) -> "Figure":
     return arm_panels.claims(groups, parts, paper, "claims a question")
 
 
-def trajectories(
-    panels: Mapping[str, Mapping[str, Mapping[str, Any]]],
-) -> "Figure":
+def trajectories(panels: Mapping[str, Mapping[str, Mapping[str, Any]]]) -> "Figure":
     """Fig 5: hallucination against utility of the policies stored during training, on
     dev requests. panels: title → name of a line → its run. Numbers are updates."""
     figure, _ = new_figure(max(5.4, 4.6 * len(panels)), 3.8, columns=len(panels))

@@ -172,9 +172,7 @@ class Ratings(Form):
         return ratings
 
 
-def llm_annotator(
-    llm: "LLM", evidence_of: Callable[[str, str], Sequence[str]]
-) -> Annotator:
+def llm_annotator(llm: "LLM", evidence_of: Callable[[str, str], Texts]) -> Annotator:
     """The pipeline of §3.1 in three batches of calls: one per sentence to extract its
     statements, one per statement to verify it, one per response to rate them. A
     response on which a batch failed is left out of the next.

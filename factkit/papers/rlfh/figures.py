@@ -186,7 +186,7 @@ def refusals(refused: Sequence[tuple[float, bool]]) -> "Figure":
 
 
 def token_reward_rows(
-    rows: Sequence[tuple[str, Sequence[str], Sequence[float] | None]],
+    rows: Sequence[tuple[str, Sequence[str], np.ndarray | None]],
 ) -> "Styler":
     """Table 8: prompts, responses with tokens coloured by reward (blue positive, orange
     negative), and the sum of rewards.
@@ -211,9 +211,7 @@ def token_reward_rows(
     return table.style.hide(axis="index").set_properties(**style)
 
 
-def _marked(
-    tokens: Sequence[str], values: Sequence[float] | None, largest: float
-) -> str:
+def _marked(tokens: Sequence[str], values: np.ndarray | None, largest: float) -> str:
     """Tokens as HTML, with the rewards as numbers and colours."""
     if values is None:
         return f"{escape(''.join(tokens))} <i>(no feedback: the annotator failed)</i>"

@@ -139,9 +139,7 @@ def find_sentence(sentence: str, response: str, after: int = 0) -> Match:
 
 
 def place_rewards(
-    rewards: Sequence[tuple[str, Parts]],
-    response: str,
-    offsets: Sequence[tuple[int, int]],
+    rewards: Sequence[tuple[str, Parts]], response: str, offsets: list[tuple[int, int]]
 ) -> np.ndarray:
     """The sum of the rewards that land on each token, (T,).
 

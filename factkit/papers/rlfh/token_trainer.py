@@ -14,7 +14,6 @@ from typing import Any
 import torch
 from safetensors.torch import load_file, save_file
 from torch import Tensor, nn
-from torch.optim import Optimizer
 from trl import GRPOConfig, GRPOTrainer
 
 from factkit.papers.rlfh.advantages import (
@@ -238,7 +237,7 @@ class PPOTrainer(GroupTrainer):
         mean = self.accelerator.gather(value.detach()).mean().item()
         self._metrics["train"][name].append(mean)
 
-    def create_optimizer(self, model: nn.Module | None = None) -> Optimizer:
+    def create_optimizer(self, model: nn.Module | None = None) -> torch.optim.Optimizer:
         """The trainer's optimizer, with a learning rate of its own for the head."""
         if self.optimizer is not None:  # DeepSpeed's set-up has called this before
             return self.optimizer
