@@ -11,6 +11,7 @@ import importlib.metadata
 import os
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 from unittest import mock
 
 from factkit.run.failures import RunFailure
@@ -140,7 +141,9 @@ def _convert_gguf(path: Path, folder: Path) -> None:
 
     source = {"pretrained_model_name_or_path": str(path.parent), "gguf_file": path.name}
     names = ("GGUFReader", "get_tensor_name_map")
-    once = {name: functools.cache(getattr(gguf, name)) for name in names}
+    once: dict[str, Any] = {
+        name: functools.cache(getattr(gguf, name)) for name in names
+    }
     with mock.patch.multiple(gguf, **once):
         tokenizer = AutoTokenizer.from_pretrained(**source)
         model = AutoModelForCausalLM.from_pretrained(**source, dtype=torch.bfloat16)
