@@ -8,7 +8,7 @@ import sys
 import pytest
 
 from factkit.__main__ import main
-from factkit.report import ledger
+from factkit.report import claims
 from factkit.run.params import ROOT
 
 
@@ -99,8 +99,8 @@ def test_the_report_on_a_paper_is_its_whole_ledger(factkit):
     code, page, _ = factkit("report", "veri", "--output-dir", "nowhere")
     assert code == 0
     assert "reference results" in page
-    assert all(claim.claim in page for claim in ledger.claims("veri"))
-    reasons = {claim.not_here for claim in ledger.claims("veri")}
+    assert all(claim.claim in page for claim in claims.read_claims("veri"))
+    reasons = {claim.not_here for claim in claims.read_claims("veri")}
     assert any(f"tiny: {reason}:" in page for reason in reasons - {""})
 
 

@@ -14,7 +14,7 @@ from drawings import (
     with_metrics,
 )
 
-from factkit.report import figures, ledger, published
+from factkit.report import claims, figures, published
 from factkit.report.figures import arm_panels, tables
 from factkit.run import params, past_runs, runs
 
@@ -87,8 +87,8 @@ def test_what_is_drawn_is_this_machines_else_the_references(tmp_path, capsys):
     references = past_runs.stored("truthrl", "tiny", runs.REFERENCE)
     changed = [
         claim
-        for claim in ledger.claims("truthrl")
-        if ledger.judge(claim, beside).word != ledger.judge(claim, references).word
+        for claim in claims.read_claims("truthrl")
+        if claims.judge(claim, beside).word != claims.judge(claim, references).word
     ]
     assert changed and all(("", "sft") in [a[:2] for a in c.arms] for c in changed)
     other = p.model_copy(update={"test_questions": 99, "arm": "rft"})

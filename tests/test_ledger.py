@@ -5,9 +5,9 @@ import csv
 import numpy as np
 import pytest
 
-from factkit.report import ledger
+from factkit.report import claims, ledger
+from factkit.report.claims import Claim
 from factkit.report.figures import tables
-from factkit.report.ledger import Claim
 from factkit.run import params, past_runs, statistics
 from factkit.run.results import write_results
 
@@ -56,8 +56,17 @@ def seeds(arm, values, metric="accuracy"):
     return [result(arm, s, {metric: v}) for s, v in enumerate(values)]
 
 
+def curves(folder, arm, values):
+    """Runs with items, of which `accuracy` is none: a value of the training curve."""
+    return [
+        with_items(folder, arm, seed, [1, 0] * 20, "reward")
+        | {"metrics": {"accuracy": value}}
+        for seed, value in enumerate(values)
+    ]
+
+
 def word(of, results):
-    return ledger.judge(of, {"": results}).word
+    return claims.judge(of, {"": results}).word
 
 
 def test_an_effect_within_the_items_noise_is_not_decided(tmp_path):
@@ -67,22 +76,23 @@ def test_an_effect_within_the_items_noise_is_not_decided(tmp_path):
     flip[[0, 1]], flip[[20, 21, 22, 23]] = 0, 1  # six answers change, two more right
     results = [with_items(tmp_path, "a", s, flip) for s in range(3)]
     results += [with_items(tmp_path, "b", s, other) for s in range(3)]
-    found = ledger.judge(claim(), {"": results})
+    found = claims.judge(claim(), {"": results})
     assert (found.estimate.seeds, found.estimate.items) == (3, N)
     assert found.word == "undecided"
     without = [{**r, "folder": str(tmp_path)} for r in results]
-    assert ledger.judge(claim(), {"": without}).word == "holds"  # over seeds alone
+    unstored = claims.judge(claim(), {"": without})
+    assert unstored.word == "not measurable" and "no items" in unstored.why
 
 
 def test_one_policy_stands_for_every_seed_and_has_no_variance_over_them(tmp_path):
     rng = np.random.default_rng(1)
     prompting = [with_items(tmp_path, "prompting", 0, rng.integers(0, 2, N))]
     trained = [with_items(tmp_path, "a", s, np.ones(N)) for s in range(3)]
-    found = ledger.judge(claim(less="prompting"), {"": prompting + trained})
+    found = claims.judge(claim(less="prompting"), {"": prompting + trained})
     assert (found.word, found.estimate.seeds) == ("holds", 3)
     base = [with_items(tmp_path, "base", s, np.zeros(N)) for s in range(3)]
     both = claim(more="prompting", less="base")
-    assert ledger.judge(both, {"": prompting + base}).estimate.df == N - 1
+    assert claims.judge(both, {"": prompting + base}).estimate.df == N - 1
 
 
 def test_what_cannot_be_told_is_named(tmp_path):
@@ -91,34 +101,62 @@ def test_what_cannot_be_told_is_named(tmp_path):
     assert word(claim(), seeds("a", [0.9, 0.8]) + b) == "not measurable"
     assert word(claim(), b) == "not run"
     assert word(claim(metric="other"), seeds("a", [0.9]) + b) == "not run"
-    assert word(claim(not_here="no GPU"), b) == ledger.NOT_HERE
-    there = seeds("a", [0.9, 0.8, 0.9])
-    assert word(claim(not_here="no GPU"), there + b) == "holds"
+    assert word(claim(not_here="no GPU"), b) == claims.NOT_HERE
+    there = curves(tmp_path / "curves", "a", [0.9, 0.8, 0.9])
+    there += curves(tmp_path / "curves", "b", [0.5] * 3)
+    found = claims.judge(claim(not_here="no GPU"), {"": there})
+    assert found.word == "holds" and "over seeds alone" in found.why
+    equal = [
+        with_items(tmp_path, arm, s, [1, 0] * 20) for arm in "cd" for s in range(3)
+    ]
+    found = claims.judge(claim(more="c", less="d"), {"": equal})
+    assert found.word == "not measurable" and "no variance" in found.why
     few = [with_items(tmp_path, arm, s, [1, 0] * 5) for arm in "ab" for s in range(3)]
-    found = ledger.judge(claim(), {"": few})
+    found = claims.judge(claim(), {"": few})
     assert (found.word, found.why) == ("not measurable", "only 10 items; 20 are needed")
 
 
-def test_bounds_are_of_the_difference_or_a_share_of_the_other_arm():
-    b = seeds("b", [0.50, 0.51, 0.52])
-    a = seeds("a", [0.48, 0.49, 0.50])
+def test_bounds_are_of_the_difference_or_a_share_of_the_other_arm(tmp_path):
+    b = curves(tmp_path, "b", [0.50, 0.51, 0.52])
+    a = curves(tmp_path, "a", [0.480, 0.491, 0.500])
     assert word(claim(), a + b) == "fails"
     assert word(claim(least="-10%"), a + b) == "holds"
     assert word(claim(least="-3"), a + b) == "holds"
-    higher = seeds("a", [0.60, 0.61, 0.62])
+    higher = curves(tmp_path / "higher", "a", [0.600, 0.611, 0.620])
     assert word(claim(most="5"), higher + b) == "fails"
     assert word(claim(least="5", most="15"), higher + b) == "holds"
 
 
-def test_many_claims_are_adjusted_together():
+def test_many_claims_are_adjusted_together(tmp_path):
     """A claim barely decided is not, beside nineteen that show nothing."""
-    barely = seeds("a", [0.60, 0.65, 0.70]) + seeds("b", [0.50] * 3)
-    nothing = seeds("c", [0.5, 0.4, 0.6]) + seeds("d", [0.4, 0.6, 0.5])
+    values = {"a": [0.60, 0.65, 0.70], "b": [0.50] * 3}
+    values |= {"c": [0.5, 0.4, 0.6], "d": [0.4, 0.6, 0.5]}
+    runs = [
+        run for arm, three in values.items() for run in curves(tmp_path, arm, three)
+    ]
     many = [claim(), *[claim(more="c", less="d")] * 19]
-    table = ledger.check(many, {"": barely + nothing})
+    table = ledger.check(many, {"": runs})
     assert table.verdict[0] == "holds"
     assert table["all together"][0] == "undecided"
     assert ledger.by_chance(list(table.verdict)) == pytest.approx(20 * 0.025)
+
+
+def test_arms_of_two_settings_are_compared_on_the_questions_that_both_have(tmp_path):
+    """One setting has twenty further questions, which it answers badly."""
+    few = [with_items(tmp_path / "few", "a", s, [1, 1, 0] * 10) for s in range(3)]
+    rows = [1, 0, 0] * 10 + [0] * 20
+    many = [with_items(tmp_path / "many", "a", s, rows) for s in range(3)]
+    across = claim(more="a@retrieval", less="a")
+    found = claims.judge(across, {"retrieval": few, "": many})
+    assert found.estimate.value == pytest.approx(100 / 3)
+    assert found.estimate.items == 30
+
+
+def test_a_verdict_against_an_untrained_policy_that_is_never_right_says_so(tmp_path):
+    never = [with_items(tmp_path, "prompting", 0, np.zeros(N))]
+    trained = [with_items(tmp_path, "a", s, [1, 1, 1, 0] * 10) for s in range(3)]
+    found = claims.judge(claim(less="prompting"), {"": never + trained})
+    assert (found.word, found.why) == ("holds", "the untrained prompting scores 0")
 
 
 def test_main_runs_that_retrieve_are_judged_in_the_paper_s_setting_retrieval():
@@ -184,7 +222,7 @@ def test_a_gain_that_is_all_silence_is_none_on_the_same_answers(tmp_path):
     table = ledger.check([of_answers], {"": results})
     row = table.iloc[0]
     assert (row.verdict, row.ours[:5]) == ("holds", "+35.0")
-    assert row["same answered"] == "+0.0 ± 0.0, fails"
+    assert row["same answered"] == "+0.0 ± 0.0, not measurable"
     assert "Of 1 claims" in ledger.count_same_answered(table)
     both = ledger.check([of_answers, claim()], {"": results})
     assert list(both["same answered"])[1] == "–"

@@ -5,7 +5,7 @@ from importlib.resources import files
 import pandas as pd
 import pytest
 
-from factkit.report import ledger
+from factkit.report import claims
 from factkit.report import published as papers
 
 CRAG, LLAMA = "CRAG", "Llama3.1-8B-Inst"
@@ -122,7 +122,7 @@ def printed(setting, arm, metric):
 
 def test_the_papers_number_of_a_claim_is_that_of_its_tables():
     checked = 0
-    for claim in ledger.claims("truthrl"):
+    for claim in claims.read_claims("truthrl"):
         number, _, added = claim.paper.partition(" with retrieval")
         both = "retrieval" if claim.paper.endswith("with retrieval") else ""
         if claim.setting not in ("", "retrieval", "reasoning"):

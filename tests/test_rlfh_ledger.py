@@ -8,13 +8,13 @@ from factkit.answers.long_form import CheckedResponse
 from factkit.papers.rlfh import evaluate as statements
 from factkit.papers.rlfh.arms import ARMS
 from factkit.papers.rlfh.feedback import Sentence
-from factkit.report import ledger, published
+from factkit.report import claims, published
 from factkit.run.statistics import means
 from factkit.verify.claims import Claim, Support
 
 RLFH_ARMS = tuple(ARMS)
 
-CLAIMS = ledger.claims("rlfh")
+CLAIMS = claims.read_claims("rlfh")
 MEASURED = [c for c in CLAIMS if c.metric]
 SETS = {"HotpotQA": "hotpotqa", "SQuADv2": "squad_v2", "Biography": "biography"}
 COLUMNS = {

@@ -12,7 +12,7 @@ import pytest
 from factkit.papers.veri.arms import ARMS
 from factkit.papers.veri.evaluate import COMPARED, OF_A_SET
 from factkit.papers.veri.rewards import TIMES
-from factkit.report import ledger, published
+from factkit.report import claims, published
 from factkit.run import params
 
 SETS = ["feverous", "exfever", "fever", "scifact", "hover"]
@@ -29,7 +29,7 @@ QWEN, LLAMA = (
     [(models[arm == "larger"], arm) for arm in PRINTED] for models in FAMILIES.values()
 )
 ALL = [("GPT-4o", "instruct"), *QWEN, *LLAMA]
-MEASURED = [claim for claim in ledger.claims("veri") if not claim.not_here]
+MEASURED = [claim for claim in claims.read_claims("veri") if not claim.not_here]
 ROLLOUTS = {
     f"rollout_{name}{when}"
     for name in ("evidence_score", "verification_accuracy", "evidence_cover")

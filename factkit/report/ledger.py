@@ -5,21 +5,24 @@ in a metric, measured in one setting. `check` computes its difference, interval
 (run/statistics.py) and verdict; `verdicts` is a notebook's table of them.
 """
 
-import functools
 import math
 import re
 from collections import Counter
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
-from pathlib import Path
+from collections.abc import Sequence
 from statistics import fmean
 from typing import TYPE_CHECKING
 
-from factkit.report import published
-from factkit.run import arms, params, past_runs, runs, statistics
+from factkit.report.claims import (
+    RISK,
+    Claim,
+    Results,
+    find_sides,
+    judge,
+    read_claims,
+)
+from factkit.run import arms, params, past_runs, statistics
 from factkit.run.past_runs import Result
-from factkit.run.results import FILE
-from factkit.run.statistics import Estimate, Items
+from factkit.run.statistics import Estimate
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -27,70 +30,9 @@ if TYPE_CHECKING:
 
     from factkit.run.params.stages import RunParams
 
-# metrics that are counts and no fractions: differences are not in points
-COUNTS = re.compile(
-    r"(claims|claims_per_question|words|tokens|searches|seconds|length|turns)$"
-)
 # means over the answers given: silence on a badly answered request improves them
 OF_ANSWERS = re.compile(r"(factual_precision|hallucination_rate|claim_precision)$")
 PROSE = ("claim", "difference", "why")  # columns with room for words
-RISK = 0.05  # of a verdict, both sides together
-NOT_HERE = "not measurable here"
-
-Results = Mapping[str, Sequence[Result]]  # variant → results of training runs
-Side = dict[int, Result]  # seed → result of one arm of a claim
-
-
-@dataclass(frozen=True)
-class Claim:
-    """`metric` of arm `more` is above that of arm `less`, the paper says in `where`.
-
-    paper: its own number for the difference. setting: the variant in which both were
-    measured; an arm may name its own as `arm@variant`. Without `less` the claim is on
-    the sign of `more`'s metric. less_metric: the other arm's, where not the same.
-    least, most: bounds of the difference in points (of counts: as they are), or as
-    "-10%" of `less`'s value; by default above 0. not_here: why it can't be measured at
-    our scale.
-    """
-
-    claim: str
-    where: str
-    paper: str = ""
-    setting: str = ""
-    metric: str = ""
-    more: str = ""
-    less: str = ""
-    less_metric: str = ""
-    least: str = ""
-    most: str = ""
-    not_here: str = ""
-
-    @property
-    def arms(self) -> list[tuple[str, str, str]]:
-        """(setting, arm, metric) of `more`, and of `less` if there is one."""
-        sides = [(self.more, self.metric)]
-        sides += [(self.less, self.less_metric or self.metric)] if self.less else []
-        split = [(*arm.partition("@")[::2], metric) for arm, metric in sides]
-        return [(own or self.setting, arm, metric) for arm, own, metric in split]
-
-
-@dataclass(frozen=True)
-class Verdict:
-    """What a claim came to. p: two-sided, None where nothing was tested.
-
-    word: holds | fails | undecided | one seed | not measurable | not run, or
-    "not measurable here"; why: the reason where it is none of the first three.
-    """
-
-    word: str
-    estimate: Estimate | None = None
-    p: float | None = None
-    why: str = ""
-
-
-def claims(paper: str) -> list[Claim]:
-    """The claims of a paper, from papers/<paper>/published/claims.csv."""
-    return [Claim(**row) for row in published.read_rows(paper, "claims")]
 
 
 def _by_setting(results: Results) -> Results:
@@ -147,60 +89,6 @@ def check(claimed: Sequence[Claim], results: Results) -> "pd.DataFrame":
     return table.drop(columns=[c for c, text in empty.items() if all(table[c] == text)])
 
 
-def judge(claim: Claim, results: Results, shared: bool = False) -> Verdict:
-    """The verdict on one claim by the rule of `factkit.run.statistics`.
-
-    shared: on the items that count in the metric for both arms alone, seed by seed.
-    """
-    unmeasured = Verdict(NOT_HERE if claim.not_here else "not run", why=claim.not_here)
-    if not claim.metric:
-        return unmeasured
-    metrics = [metric for _, _, metric in claim.arms]
-    one_policy = [arm in arms.untrained_arms() for _, arm, _ in claim.arms]
-    sides = _sides(claim, results)
-    if not all(sides):
-        return unmeasured
-    sides = _common_seeds(sides, one_policy)
-    if not sides[0]:
-        return Verdict("not run", why="no seed that both arms were trained with")
-    for side, metric in zip(sides, metrics, strict=True):
-        if any(metric not in r["metrics"] for r in side.values()):
-            why = f"{metric} was not measured in these runs"
-            return unmeasured if claim.not_here else Verdict("not run", why=why)
-    estimate = _estimate(sides, metrics, shared=shared)
-    n, fewest = estimate.items, statistics.FEWEST_ITEMS
-    if 0 < n < fewest:
-        why = f"only {n} items; {fewest} are needed"
-        return Verdict("not measurable", estimate, why=why)
-    if estimate.seeds < statistics.FEWEST_SEEDS and not all(one_policy):
-        if estimate.seeds == 1:
-            return Verdict("one seed", estimate)
-        return Verdict("not measurable", estimate, why="only two seeds")
-    if math.isnan(estimate.se):
-        return Verdict("undecided", estimate, why="one policy without stored items")
-
-    def p_above(bound: str) -> float:
-        if not bound.endswith("%"):
-            return estimate.p_above(float(bound))
-        factor = 1 + float(bound.removesuffix("%")) / 100
-        return _estimate(sides, metrics, factor, shared).p_above(0.0)
-
-    p_met = [p_above(claim.least or "0")]  # one-sided, of each bound
-    p_met += [1 - p_above(claim.most)] if claim.most else []
-    p_holds, p_fails = max(p_met), min(1 - p for p in p_met)
-    p = min(1.0, 2 * min(p_holds, p_fails))
-    word = "holds" if p_holds < p_fails else "fails"
-    why = "" if n else "over seeds alone: no items were stored"
-    return Verdict(word if p < RISK else "undecided", estimate, p, why)
-
-
-def _sides(claim: Claim, results: Results) -> list[Side]:
-    return [
-        {r["seed"]: r for r in results.get(setting, ()) if r["arm"] == arm}
-        for setting, arm, _ in claim.arms
-    ]
-
-
 def _same_answered(claim: Claim, results: Results) -> str:
     """Difference and verdict on the requests that both arms answered; "–" if the metric
     is no mean over answers, or a run stored no items."""
@@ -214,68 +102,11 @@ def _same_answered(claim: Claim, results: Results) -> str:
 
 def _sources(claim: Claim, results: Results) -> str:
     """ "own" or "reference" of each arm; empty if all are own or one was not run."""
-    sides = _sides(claim, results) if claim.metric else []
+    sides = find_sides(claim, results) if claim.metric else []
     shipped = [any(r.get("reference") for r in side.values()) for side in sides]
     if not any(shipped) or not all(sides):
         return ""
     return " − ".join(dict.fromkeys("reference" if s else "own" for s in shipped))
-
-
-def _common_seeds(sides: list[Side], one_policy: list[bool]) -> list[Side]:
-    """The sides with the seeds that both have; one policy stands for every seed."""
-    trained = [set(s) for s, one in zip(sides, one_policy, strict=True) if not one]
-    common = sorted(set.intersection(*trained)) if trained else [0]
-    return [
-        {seed: side[min(side)] if one else side[seed] for seed in common}
-        for side, one in zip(sides, one_policy, strict=True)
-    ]
-
-
-def _estimate(
-    sides: list[Side], metrics: list[str], factor: float = 1.0, shared: bool = False
-) -> Estimate:
-    """more − factor·less with its interval over seeds and items; without stored items
-    over seeds. shared: on the items that both have."""
-    unit = 1 if COUNTS.search(metrics[0]) else 100
-    pairs = list(zip(sides, metrics, strict=True))
-    cells = [
-        {seed: _items(r, metric, unit) for seed, r in side.items()}
-        for side, metric in pairs
-    ]
-    if all(cell for side in cells for cell in side.values()):
-        if shared:
-            cells = list(statistics.shared_items(*cells))
-        less = cells[1] if len(cells) > 1 else {}
-        return statistics.difference(cells[0], less, factor)
-    means = [[unit * r["metrics"][name] for r in side.values()] for side, name in pairs]
-    others = means[1] if len(means) > 1 else [0.0] * len(means[0])
-    gains = [m - factor * n for m, n in zip(means[0], others, strict=True)]
-    return statistics.over_seeds(gains)
-
-
-def _items(result: Result, metric: str, unit: float) -> Items:
-    """The items of a metric; empty where the run has not stored them."""
-    path = Path(result.get("folder", "")) / FILE
-    if not path.is_file():
-        return {}
-    changed = path.stat().st_mtime_ns
-    return _read_values(path, changed, metric, result.get("prefix", ""), unit)
-
-
-@functools.lru_cache(maxsize=5000)  # hundreds of claims read the same values
-def _read_values(
-    path: Path, changed: int, metric: str, prefix: str, unit: float
-) -> Items:
-    table = _read_table(path, changed)
-    if table is None or prefix + metric not in table:
-        return {}
-    values = runs.item_values(table, metric, prefix)
-    return {item: (unit * value, weight) for item, (value, weight) in values.items()}
-
-
-@functools.lru_cache(maxsize=1000)
-def _read_table(path: Path, _changed: int) -> "pd.DataFrame | None":
-    return runs.read_items(path.parent)
 
 
 def _over_worlds(claim: Claim, results: Results) -> str:
@@ -300,7 +131,9 @@ def verdicts(paper: str, p: "RunParams") -> "Styler":
     """A paper's claims at the profile of `p`, in small print, no wider than a page;
     prints how many hold. Arms that were not run here have the reference results."""
     root = params.ROOT / p.output_dir
-    table = check(claims(paper), past_runs.stored(paper, p.profile, root, beside=True))
+    table = check(
+        read_claims(paper), past_runs.stored(paper, p.profile, root, beside=True)
+    )
     print(in_words(table.verdict), count_same_answered(table))
     small = "font-size: 80%; padding: 2px 5px; text-align: left"
     prose = ", ".join(f".col{table.columns.get_loc(c)}" for c in PROSE if c in table)

@@ -13,7 +13,7 @@ from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from factkit.report import deviations, ledger
+from factkit.report import claims, deviations, ledger
 from factkit.report.figures import new_figure, tables
 from factkit.run import params, past_runs, runs
 from factkit.run.arms import find_papers
@@ -24,8 +24,9 @@ if TYPE_CHECKING:
 
 RULE = """\
 Differences are paired over test items and seeds. Their 95 % intervals come from a model
-with crossed random effects of items and seeds (`run/statistics.py`); without stored
-items the interval is over seeds only, and the row says so.
+with crossed random effects of items and seeds (`run/statistics.py`). Arms of two
+settings are compared on the test items that both have. For a value of the training
+curve, which has no items, the interval is over seeds only, and the row says so.
 
 | column | meaning |
 |---|---|
@@ -34,6 +35,8 @@ items the interval is over seeds only, and the row says so.
 | hold together | claims that hold after Holm's correction for all claims of the paper |
 | same answered | on the papers' pages: difference and verdict on the requests that \
 both arms answered, which silence can't improve |
+| not measurable | fewer than three seeds or twenty items, no stored items, or no \
+variance at all |
 | not run | mostly claims about other test sets and variants |
 | not measurable here | the paper's page gives the reason |
 """
@@ -51,7 +54,7 @@ class PaperResults:
     profiles: Sequence[str] = params.PROFILES
 
     @cached_property
-    def stored(self) -> dict[str, ledger.Results]:
+    def stored(self) -> dict[str, claims.Results]:
         """Profile with runs → variant → results (`past_runs.stored`)."""
         by_profile = {
             profile: past_runs.stored(self.paper, profile, self.root)
@@ -68,10 +71,10 @@ class PaperResults:
         """
         import pandas as pd
 
-        claims = ledger.claims(self.paper)
-        if not claims or not self.stored:
+        claimed = claims.read_claims(self.paper)
+        if not claimed or not self.stored:
             return pd.DataFrame()
-        parts = [ledger.check(claims, results) for results in self.stored.values()]
+        parts = [ledger.check(claimed, results) for results in self.stored.values()]
         shared = ["claim", "where", "setting", "paper", "difference"]
         own = [part.drop(columns=shared) for part in parts]
         keys = ("", *self.stored)
@@ -83,7 +86,7 @@ def summary(papers: Sequence[PaperResults]) -> "pd.DataFrame":
     import pandas as pd
 
     before = ("holds", "fails", "undecided")
-    after = ("one seed", "not measurable", "not run", ledger.NOT_HERE)
+    after = ("one seed", "not measurable", "not run", claims.NOT_HERE)
     rows = {}
     for results in papers:
         table = results.claims
