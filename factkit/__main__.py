@@ -30,8 +30,10 @@ app = typer.Typer(
     help="Reproduce papers against hallucination: notebooks run by papermill.",
 )
 Name: Any = Literal[tuple(find_papers())]
+AnyName: Any = Literal[(*find_papers(), "all")]
 FIRST = next(iter(find_papers()))
 Paper = Annotated[Name, typer.Argument()]
+Papers = Annotated[AnyName, typer.Argument()]
 Profile = Annotated[str, typer.Option(help=" | ".join(params.PROFILES))]
 Variant = Annotated[
     str, typer.Option(help="Of the profile: retrieval, reasoning … (params/<profile>).")
@@ -132,7 +134,7 @@ def book(
 @with_setting
 def sweep(
     context: typer.Context,
-    paper: Paper = FIRST,
+    paper: Papers = FIRST,
     setting: Setting = Setting("tiny"),
     arms: Annotated[str, typer.Option(help="Space-separated; default: all.")] = "",
     seeds: Annotated[str, typer.Option(help="Space-separated; default: YAML's.")] = "",
@@ -140,17 +142,22 @@ def sweep(
 ) -> None:
     """Run arms × seeds, then ablations and figures.
 
-    Options after -- are Snakemake's own.
+    `all` is one paper after another. A sweep that was ended goes on when it is called
+    again. Options after -- are Snakemake's own.
 
     Example: python -m factkit sweep truthrl --profile tiny -- --dry-run
     """
     from factkit.run.sweeps import Sweep
 
-    p, changed = setting.load(paper), _read_set(setting.values)
+    changed = _read_set(setting.values)
     named = {k: v for k, v in (("arms", arms), ("seeds", seeds)) if v}
-    p = params.validate(paper, p.model_dump() | named, params.OPTIONS)
-    own = Sweep(paper, p, p.arm_names, p.seed_numbers, True, changed)
-    _run_sweep(own, jobs, context.args)
+    sweeps = []  # all are checked before the first one runs
+    for name in find_papers() if paper == "all" else [paper]:
+        p = setting.load(name)
+        p = params.validate(name, p.model_dump() | named, params.OPTIONS)
+        sweeps.append(Sweep(name, p, p.arm_names, p.seed_numbers, True, changed))
+    for own in sweeps:
+        _run_sweep(own, jobs, context.args)
 
 
 def _run_sweep(sweep: "Sweep", jobs: int, extra: Sequence[str] = ()) -> None:

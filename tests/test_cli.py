@@ -9,7 +9,9 @@ import pytest
 
 from factkit.__main__ import main
 from factkit.report import claims
+from factkit.run.arms import find_papers
 from factkit.run.params import ROOT
+from factkit.run.sweeps import Sweep
 
 
 @pytest.fixture
@@ -41,6 +43,18 @@ def test_every_command_has_help(factkit, monkeypatch):
     assert (
         "..." not in page.partition("Commands:")[2]
     )  # each command's purpose fits into its line
+
+
+def test_a_sweep_of_all_papers_is_checked_whole_before_its_first_run(
+    factkit, monkeypatch
+):
+    begun = []
+    monkeypatch.setattr(Sweep, "run", lambda sweep, **_: begun.append(sweep.paper))
+    assert factkit("sweep", "all", "--arms", "ternary")[0] == 2  # others have none
+    assert begun == []
+    dry = ("sweep", "all", "--seeds", "1", "--", "--dry-run")
+    assert factkit(*dry)[0] == 0
+    assert begun == list(find_papers())
 
 
 def test_a_user_s_mistake_exits_with_2_and_names_it(factkit):
