@@ -3,8 +3,6 @@
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
-from factkit.answers.sampling import Probe
-from factkit.data.examples import Example
 from factkit.report import published
 from factkit.report.figures import (
     CORRECT,
@@ -23,6 +21,9 @@ from factkit.report.figures import (
 if TYPE_CHECKING:
     import pandas as pd
     from matplotlib.figure import Figure
+
+    from factkit.answers.sampling import Probe
+    from factkit.data.examples import Example
 
 Results = Sequence[Mapping[str, Any]]
 BACKBONES = {  # variant → the model of Table 8; "" is the main variant
@@ -58,7 +59,7 @@ def by_title(results: Results) -> dict[str, Results]:
 
 
 def knowledge_boundary(
-    examples: Sequence[Example], probes: Sequence[Probe], known_share: float
+    examples: "Sequence[Example]", probes: "Sequence[Probe]", known_share: float
 ) -> "Figure":
     """The share of correct samples of each question, by relation (§3.1).
 
