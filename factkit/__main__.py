@@ -30,10 +30,10 @@ app = typer.Typer(
     help="Reproduce papers against hallucination: notebooks run by papermill.",
 )
 Name: Any = Literal[tuple(find_papers())]
-AnyName: Any = Literal[(*find_papers(), "all")]
+NameOrAll: Any = Literal[(*find_papers(), "all")]
 FIRST = next(iter(find_papers()))
 Paper = Annotated[Name, typer.Argument()]
-Papers = Annotated[AnyName, typer.Argument()]
+Papers = Annotated[NameOrAll, typer.Argument()]
 Profile = Annotated[str, typer.Option(help=" | ".join(params.PROFILES))]
 Variant = Annotated[
     str, typer.Option(help="Of the profile: retrieval, reasoning … (params/<profile>).")
@@ -142,8 +142,8 @@ def sweep(
 ) -> None:
     """Run arms × seeds, then ablations and figures.
 
-    `all` is one paper after another. A sweep that was ended goes on when it is called
-    again. Options after -- are Snakemake's own.
+    `all` runs the papers one after another. An interrupted sweep continues when it is
+    called again. Options after -- are Snakemake's own.
 
     Example: python -m factkit sweep truthrl --profile tiny -- --dry-run
     """

@@ -31,7 +31,7 @@ def result(arm, seed, metrics, folder=None):
     return found | ({"folder": str(folder)} if folder else {})
 
 
-def with_items(folder, arm, seed, values, metric="accuracy"):
+def with_items(folder, arm, seed, values, metric="accuracy", question="q"):
     """A result whose items.csv holds `values` of one metric."""
     folder = folder / f"tiny/12_truthrl_train/{arm}-s{seed}"
     folder.mkdir(parents=True)
@@ -39,7 +39,7 @@ def with_items(folder, arm, seed, values, metric="accuracy"):
         rows = csv.writer(file, lineterminator="\n")
         rows.writerow(["item", "arm", "seed", metric])
         written = ["" if v != v else v for v in values]
-        rows.writerows([f"q{i}", arm, seed, v] for i, v in enumerate(written))
+        rows.writerows([f"{question}{i}", arm, seed, v] for i, v in enumerate(written))
     content = RESULT | {"arm": arm, "seed": seed}
     return write_results(
         folder, content | {"metrics": {metric: float(np.nanmean(values))}}
@@ -150,6 +150,16 @@ def test_arms_of_two_settings_are_compared_on_the_questions_that_both_have(tmp_p
     found = claims.judge(across, {"retrieval": few, "": many})
     assert found.estimate.value == pytest.approx(100 / 3)
     assert found.estimate.items == 30
+    others = [
+        with_items(tmp_path / "c", "c", s, [1, 0] * 20, question="r") for s in range(3)
+    ]
+    apart = claims.judge(
+        claim(more="a@retrieval", less="c"), {"retrieval": few, "": others}
+    )
+    assert (apart.word, apart.why) == (
+        "not measurable",
+        "the arms have no test item in common",
+    )
 
 
 def test_a_verdict_against_an_untrained_policy_that_is_never_right_says_so(tmp_path):

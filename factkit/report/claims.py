@@ -149,7 +149,11 @@ def _why_untested(sides: list[Side], estimate: Estimate, untrained: bool) -> str
         return ONE_SEED if estimate.seeds == 1 else "only two seeds"
     if any(_table(r) is None for side in sides for r in side.values()):
         return "no items were stored; seeds alone say nothing of other questions"
-    if math.isnan(estimate.se) or estimate.se == 0:
+    if math.isnan(estimate.value):
+        return "the arms have no test item in common"
+    if math.isnan(estimate.se):
+        return "one policy, and a metric without items"
+    if estimate.se == 0:
         return "all items and seeds have the same difference: there is no variance"
     return ""
 
