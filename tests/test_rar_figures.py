@@ -26,7 +26,7 @@ from factkit.verify.claims import Claim, Support
 RAR_ARMS = tuple(ARMS)
 
 YES, NO, OPEN = Support.SUPPORTED, Support.CONTRADICTED, Support.INCONCLUSIVE
-COLOURS = {YES: "#cfe2f3", OPEN: "#eeeeee", NO: "#f9d5c3"}
+COLOURS = {YES: run_panels.BLUE, OPEN: run_panels.GREY, NO: run_panels.RED}
 
 
 # Answers in the colours of their claims
@@ -47,7 +47,7 @@ def test_the_table_colours_sentences_by_their_worst_claim_and_runs_no_script():
     after = answer("Two & three. One.", *claims)
     page = run_panels.claim_colours([(f"Who? {EVIL}", before, after)]).to_html()
     assert "<script" not in page and page.count(escape(EVIL)) == 2
-    assert re.findall(r'<span style="background-color: (.*?)">(.*?)</span>', page) == [
+    assert re.findall(r'<span style="(.*?)">(.*?)</span>', page) == [
         (COLOURS[YES], "One."),
         (COLOURS[NO], "Two."),
         (COLOURS[YES], "One."),

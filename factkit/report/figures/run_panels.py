@@ -52,7 +52,9 @@ SIDES = {  # of a training: what a legend says, colour
     "after": ("after", CORRECT),
 }
 HATCHES = {"hedged_correct": "///", "hedged_wrong": r"\\\\"}
-BLUE, GREY, RED = (f"background-color: {c}" for c in ("#cfe2f3", "#eeeeee", "#f9d5c3"))
+BLUE, GREY, RED = (  # with a text colour, for a dark theme's text is light
+    f"background-color: {c}; color: black" for c in ("#cfe2f3", "#eeeeee", "#f9d5c3")
+)
 OUTCOMES = {"correct": BLUE, "abstain": f"{GREY}; font-style: italic", "wrong": RED}
 # of a claim by its evidence: the more serious, the later
 SUPPORTS = {"supported": BLUE, "inconclusive": GREY, "contradicted": RED}
