@@ -14,13 +14,12 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from factkit.report import claims, deviations, ledger
-from factkit.report.figures import new_figure, tables
+from factkit.report.figures import tables
 from factkit.run import params, past_runs, runs
 from factkit.run.arms import find_papers
 
 if TYPE_CHECKING:
     import pandas as pd
-    from matplotlib.figure import Figure
 
 RULE = """\
 Differences are paired over test items and seeds. Their 95 % intervals come from a model
@@ -103,7 +102,7 @@ def summary(papers: Sequence[PaperResults]) -> "pd.DataFrame":
 
 
 def write_pages() -> list[Path]:
-    """Write each paper's page, the counted claims, notebooks/README.md, the picture."""
+    """Write each paper's page, the counted claims and notebooks/README.md."""
     papers = [PaperResults(name) for name in find_papers()]
     pages = {
         runs.REFERENCE / f"{results.paper}.md": markdown(results)
@@ -114,9 +113,7 @@ def write_pages() -> list[Path]:
     pages[params.ROOT / "notebooks" / "README.md"] = notebooks()
     for path, page in pages.items():
         path.write_text(page, encoding="utf-8")
-    picture = runs.REFERENCE / "papers.png"
-    grid().savefig(picture, dpi=90)
-    return [*pages, picture]
+    return [*pages]
 
 
 def minutes() -> "pd.DataFrame":
@@ -257,25 +254,6 @@ def _list_reasons(claims: "pd.DataFrame") -> str:
         for reason, group in claims["", "claim"].groupby(why[why != ""]):
             lines += [f"{profile}: {reason}:", *(f"    {claim}" for claim in group)]
     return "\n".join(lines)
-
-
-def grid() -> "Figure":
-    """One figure of each paper, as drawn at tiny."""
-    from matplotlib.image import imread
-
-    drawn = [
-        (paper.notebooks["figures"], *paper.picture)
-        for paper in find_papers().values()
-        if paper.picture
-    ]
-    rows = math.ceil(len(drawn) / 2)
-    fig, axes = new_figure(14, 8.6 * rows / 3, columns=2, rows=rows)
-    for ax, (notebook, figure, title) in zip(axes.flat, drawn, strict=False):
-        path = runs.REFERENCE / "tiny" / notebook / f"main-s0/figures/{figure}.png"
-        ax.set_title(f"{notebook[:2]} · {title}", loc="left")
-        ax.axis("off")
-        ax.imshow(imread(path))
-    return fig
 
 
 def _describe_runs(results: Sequence[Any]) -> str:

@@ -80,9 +80,8 @@ class Paper:
     policy first. shown_metrics: columns of the results at a glance. needs: what its
     runs ask of GPUs, judges and disks. main_setting: column of the published tables →
     values of the paper's main setting. mean_over_answers: the main metric, if it is a
-    mean over the answers given, which silence on bad answers improves. picture: stem of
-    a figure of the figures notebook for the overview, and its title. rewards_by_hand:
-    the rewards notebook needs no policy.
+    mean over the answers given, which silence on bad answers improves.
+    rewards_by_hand: the rewards notebook needs no policy.
     """
 
     number: int
@@ -93,7 +92,6 @@ class Paper:
     needs: type[Needs] = Needs
     main_setting: Mapping[str, tuple[str, ...]] = field(default_factory=dict)
     mean_over_answers: str = ""
-    picture: tuple[str, str] | None = None
     rewards_by_hand: bool = False
 
     @property

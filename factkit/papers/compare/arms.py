@@ -76,5 +76,4 @@ PAPER = Paper(
         "short_abstention",
     ),
     mean_over_answers="factual_precision",
-    picture=("front", "All rewards on one policy"),
 )

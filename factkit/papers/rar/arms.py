@@ -165,5 +165,4 @@ PAPER = Paper(
     needs=RarNeeds,
     main_setting={"model": ("Qwen3-8B",)},
     mean_over_answers="hallucination_rate",
-    picture=("fig3_claims", "Binary RAR: claims, by the reward"),
 )

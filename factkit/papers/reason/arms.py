@@ -102,5 +102,4 @@ PAPER = Paper(
     needs=ReasonNeeds,
     main_setting={"model": ("Llama3.1-8B-Inst",)},
     mean_over_answers="factual_precision",
-    picture=("precision_and_detail", "Learning to Reason: precision, detail"),
 )

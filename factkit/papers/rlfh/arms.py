@@ -124,5 +124,4 @@ PAPER = Paper(
     needs=RlfhNeeds,
     main_setting={"model": ("Vicuna-7B",)},
     mean_over_answers="factual_precision",
-    picture=("table2_granularity", "RLFH: what a reward is given for"),
 )

@@ -125,6 +125,5 @@ PAPER = Paper(
         "dataset": ("CRAG",),
         "judge": ("Llama3.3-70B-Inst",),
     },
-    picture=("exposure", "TruthRL: who abstains where"),
     rewards_by_hand=True,
 )

@@ -173,5 +173,4 @@ PAPER = Paper(
     ),
     needs=VeriNeeds,
     main_setting={"model": ("Qwen2.5-3B-Instruct", "Qwen2.5-7B-Instruct")},
-    picture=("table1_main_arms", "Veri-R1: claims checked with a search"),
 )

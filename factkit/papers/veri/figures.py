@@ -368,4 +368,5 @@ def _step(summary: str, body: str, opened: str = "") -> str:
 
 def _mark(mark: tuple[str, str], text: str) -> str:
     sign, colour = mark
-    return f'<span style="background-color: {colour}; color: black">{sign} {escape(text)}</span>'
+    style = f"background-color: {colour}; color: black"
+    return f'<span style="{style}">{sign} {escape(text)}</span>'
