@@ -121,6 +121,46 @@ def test_scores_leave_out_padding_alone(model, batch, rows):
     assert widths[1:] and min(widths[1:]) == shortest and max(widths) == (9, 4)
 
 
+def log_probabilities(model, batch):
+    """log π (N, V) in float32 at the tokens that are no padding."""
+    import torch
+
+    with torch.no_grad():
+        logits = model(**batch).logits[batch["attention_mask"].bool()]
+    return logits.float().log_softmax(-1)
+
+
+def load_with_adapter(model, dtype, folder):
+    """A policy as LoRA trains it, and as it is loaded from the saved adapter."""
+    model.save_pretrained(folder / "base")
+    adapted = with_lora(models.load_model(str(folder / "base"), dtype))
+    adapted.save_pretrained(folder / "adapter")
+    cpu.keep_activations_dtype(adapted)
+    return adapted, models.load_model(str(folder / "adapter"), dtype)
+
+
+def test_in_float32_an_adapter_is_loaded_merged(model, batch, tmp_path):
+    adapted, loaded = load_with_adapter(model, "float32", tmp_path)
+    assert type(loaded) is type(model)
+    logps = log_probabilities(loaded, batch)
+    assert (logps - log_probabilities(adapted, batch)).abs().max() < 1e-4
+    with adapted.disable_adapter():
+        base = log_probabilities(adapted, batch)
+    assert (logps - base).abs().max() > 0.1
+
+
+def test_in_bfloat16_an_adapter_is_loaded_as_training_computes_it(
+    model, batch, tmp_path, monkeypatch
+):
+    import torch
+
+    monkeypatch.setattr(machine, "dtype", lambda name: name)
+    adapted, loaded = load_with_adapter(model, "bfloat16", tmp_path)
+    assert {w.dtype for w in loaded.parameters()} == {torch.bfloat16}
+    logps = log_probabilities(loaded, batch)
+    assert torch.equal(logps, log_probabilities(adapted, batch))
+
+
 def test_a_rollout_is_split_by_the_length_of_its_completions():
     import torch
 

@@ -25,6 +25,9 @@ def load_model(path: str, dtype: str = "float32") -> "PreTrainedModel":
 
     path: folder or hub name (safetensors only). dtype: "float32" or "bfloat16"; on a
     CPU without bfloat16 instructions float32 (`machine.dtype`).
+
+    In float32 the adapter is merged. In bfloat16 it stays beside its base: W + ΔW would
+    round back to W wherever |ΔW| < |W| / 512, as most of a short training's ΔW is.
     """
     import torch
     from transformers import AutoModelForCausalLM
@@ -41,9 +44,11 @@ def load_model(path: str, dtype: str = "float32") -> "PreTrainedModel":
     if base:
         from peft import PeftModel
 
-        model = PeftModel.from_pretrained(model, path, use_safetensors=True)
-    if not on_gpu:
-        cpu.keep_activations_dtype(model)
+        model = PeftModel.from_pretrained(
+            model, path, autocast_adapter_dtype=False, use_safetensors=True
+        )
+        if model.dtype == torch.float32:
+            model = model.merge_and_unload()
     return model.to("cuda" if on_gpu else "cpu").eval()
 
 

@@ -270,18 +270,19 @@ def save_whole(trainer: "Trainer", folder: Path, merge: bool) -> None:
 def _merge(folder: Path, dtype: str) -> None:
     """Replace the adapter in `folder` by its base with the adapter merged in."""
     from peft import PeftConfig, PeftModel
-    from transformers import AutoModelForSequenceClassification
+    from transformers import AutoModelForCausalLM, AutoModelForSequenceClassification
     from transformers.integrations.deepspeed import unset_hf_deepspeed_config
 
     unset_hf_deepspeed_config()  # this process alone loads the whole model
     adapter = PeftConfig.from_pretrained(folder)
+    name = adapter.base_model_name_or_path
     if adapter.task_type == "SEQ_CLS":
         base = AutoModelForSequenceClassification.from_pretrained(
-            adapter.base_model_name_or_path, num_labels=1, dtype=dtype, **assets.SAFE
+            name, num_labels=1, dtype=dtype, **assets.SAFE
         )
-        model = PeftModel.from_pretrained(base, folder, use_safetensors=True)
     else:
-        model = models.load_model(str(folder), dtype)
+        base = AutoModelForCausalLM.from_pretrained(name, dtype=dtype, **assets.SAFE)
+    model = PeftModel.from_pretrained(base, folder, use_safetensors=True)
     merged = model.merge_and_unload()
     shutil.rmtree(folder)
     merged.save_pretrained(folder)
