@@ -246,8 +246,9 @@ def test_training_that_only_silences_changes_nothing_on_the_same_answers(tmp_pat
     table, metrics = ledger.same_answered("rlfh", results, "factual_precision")
     assert metrics == {"statement_same_answered_factual_precision": 0.0}
     row = table.loc["statement"]
-    assert row["change, all answers"].startswith("+35.0 ± ")
-    assert row["change, same answered"] == "+0.0 ± 0.0"
+    assert row["change"].startswith("+35.0 ± ")
+    assert row["same answered"] == "+0.0 ± 0.0"
+    assert row["by silence"] == "+35.0"
     assert (row["answered before"], row["answered after"]) == ("100", "50")
 
 

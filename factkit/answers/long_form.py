@@ -23,11 +23,13 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from factkit.answers import exposure_bin, flatten_metrics, stored_meta
+from factkit.answers.items import Items
 from factkit.answers.stage import Stage, compute_once
 from factkit.data.corpus import Document, Hit
 from factkit.data.evidence import EvidenceCache
 from factkit.data.examples import DataError, Example, read_rows, write_rows
 from factkit.policy.policy import Policy
+from factkit.run.statistics import means
 from factkit.verify.claims import Claim, ClaimVerifier, Extractor, verify_claims
 from factkit.verify.judge import check_failures
 from factkit.verify.outcome import Support
@@ -73,7 +75,7 @@ class Evaluation:
     of its long answers."""
 
     metrics: dict[str, float]
-    items: dict[str, dict[str, float]]
+    items: Items
     checked: Sequence[CheckedResponse]
 
 
@@ -228,7 +230,9 @@ def scores(rows: Sequence[CheckedResponse]) -> dict[str, float]:
 
 
 def same_answered(
-    before: Sequence[CheckedResponse], after: Sequence[CheckedResponse]
+    before: Sequence[CheckedResponse],
+    after: Sequence[CheckedResponse],
+    items_of: Callable[[Sequence[CheckedResponse]], Items] | None = None,
 ) -> dict[str, float]:
     """Precision and hallucination before and after on the requests answered both times.
 
@@ -236,21 +240,39 @@ def same_answered(
     it answers badly; these do not. `same_answered_…` are means of the answers after,
     `before_same_answered_…` of those before, and same_answered_rate is the share of
     requests answered both times. All in [0, 1]; empty if there is no such request.
+    items_of: default `items`.
     """
-    old, new = _terms(before), _terms(after)
-    ids = old["factual_precision"].dropna().index
-    ids = ids.intersection(new["factual_precision"].dropna().index)
-    if ids.empty:
+    old, new = map(items_of or items, (before, after))
+    name = "factual_precision"
+    ids = [i for i, item in new.items() if name in item and name in old.get(i, {})]
+    if not ids:
         return {}
-    names = ("factual_precision", "hallucination_rate")
+    old_means, new_means = (means([rows[i] for i in ids]) for rows in (old, new))
+    names = (name, "hallucination_rate")
     return {
         "same_answered_rate": len(ids) / len(new),
-        **{f"same_answered_{n}": float(new.loc[ids, n].mean()) for n in names},
-        **{f"before_same_answered_{n}": float(old.loc[ids, n].mean()) for n in names},
+        **{f"same_answered_{n}": new_means[n] for n in names},
+        **{f"before_same_answered_{n}": old_means[n] for n in names},
     }
 
 
-def items(rows: Sequence[CheckedResponse]) -> dict[str, dict[str, float]]:
+def split_gain(
+    metrics: Mapping[str, float], before: Mapping[str, float], name: str
+) -> dict[str, float]:
+    """The change in a mean over answers, in two parts: on the requests answered both
+    times, and by silence, the rest. NaN if no request was answered both times.
+
+    metrics: after, with those of `same_answered`.
+    """
+    after, *both = (
+        metrics.get(f"{prefix}{name}", float("nan"))
+        for prefix in ("", "same_answered_", "before_same_answered_")
+    )
+    change, same = after - before[name], both[0] - both[1]
+    return {"change": change, "same answered": same, "by silence": change - same}
+
+
+def items(rows: Sequence[CheckedResponse]) -> Items:
     """Id → the response's term in each mean of `scores`; absent where it has none."""
     return {name: row.dropna().to_dict() for name, row in _terms(rows).iterrows()}
 

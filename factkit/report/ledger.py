@@ -12,6 +12,7 @@ from collections.abc import Sequence
 from statistics import fmean
 from typing import TYPE_CHECKING
 
+from factkit.answers import long_form
 from factkit.report.claims import (
     RISK,
     Claim,
@@ -20,6 +21,7 @@ from factkit.report.claims import (
     judge,
     read_claims,
 )
+from factkit.report.figures import tables
 from factkit.run import arms, params, past_runs, statistics
 from factkit.run.past_runs import Result
 from factkit.run.statistics import Estimate
@@ -147,14 +149,15 @@ def verdicts(paper: str, p: "RunParams") -> "Styler":
 def same_answered(
     paper: str, results: Sequence[Result], metric: str
 ) -> "tuple[pd.DataFrame, dict[str, float]]":
-    """The change in a mean over answers by training, and the part that is not silence.
+    """The change in a mean over answers by training, in its two parts.
 
     A policy that stops answering requests that it answered badly improves every mean
     over answers. So each arm is compared with its start on all answers, and on the
-    requests that both answered with the same seed.
+    requests that both answered with the same seed; the rest of the change is by
+    silence. The untrained rules are compared with the untrained policy.
 
     results: of one variant. metric: factual_precision, hallucination_rate or
-    claim_precision. Returns a table with one row per trained arm (points, 95 %
+    claim_precision. Returns a table with one row per trained arm and rule (points, 95 %
     intervals; per cent of the requests answered), and the changes on the requests that
     both answered as metrics, `<arm>_same_answered_<metric>`, fractions.
     """
@@ -167,19 +170,32 @@ def same_answered(
         for name in table
     }
     rows, metrics = {}, {}
+    for r in tables.rule_results(results):
+        before, after = r["before"], r["metrics"]
+        parts = long_form.split_gain(after, before, metric)
+        rows[r["arm"]] = {
+            "start": untrained,
+            **{name: f"{100 * value:+z.1f}" for name, value in parts.items()},
+            "answered before": f"{100 * before['response_rate']:.0f}",
+            "answered after": f"{100 * after['response_rate']:.0f}",
+        }
     for name, arm in table.items():
         start = arm.start or untrained
         claim = Claim("", "", metric=metric, more=name, less=start)
         change, same = (judge(claim, {"": results}, shared=s) for s in (False, True))
-        if not arm.algorithm or not same.estimate or not same.estimate.items:
+        if not (arm.algorithm and change.estimate and same.estimate):
+            continue
+        if not same.estimate.items:
             continue
         source = _sources(claim, {"": results})
         label = f"{name} ({source})" if source else name
         metrics[f"{label}_same_answered_{metric}"] = same.estimate.value / 100
+        by_silence = change.estimate.value - same.estimate.value
         rows[label] = {
             "start": start,
-            "change, all answers": _format(change.estimate),
-            "change, same answered": _format(same.estimate),
+            "change": _format(change.estimate),
+            "same answered": _format(same.estimate),
+            "by silence": f"{by_silence:+z.1f}",
             "answered before": f"{100 * fmean(answered[start]):.0f}",
             "answered after": f"{100 * fmean(answered[name]):.0f}",
         }

@@ -78,9 +78,7 @@ def measure(
         win_items([row.id for row in checked], wins),
         {row.id: form_metrics(row.response) for row in checked},
     )
-    by_set: dict[str, Items] = {}
-    for row in checked:
-        by_set.setdefault(row.meta["set"], {})[row.id] = merged[row.id]
+    by_set = _by_set(checked, merged)
     metrics, items = over_sets(by_set)
     set_metrics = {
         f"{name}_{metric}": value
@@ -88,6 +86,19 @@ def measure(
         for metric, value in means(rows.values()).items()
     }
     return metrics | failures | set_metrics, items
+
+
+def set_items(rows: Sequence[CheckedResponse]) -> Items:
+    """`long_form.items` as shares in the mean over sets (`over_sets`)."""
+    return over_sets(_by_set(rows, long_form.items(rows)))[1]
+
+
+def _by_set(rows: Sequence[CheckedResponse], items: Items) -> dict[str, Items]:
+    by_set: dict[str, Items] = {}
+    for row in rows:
+        if row.id in items:
+            by_set.setdefault(row.meta["set"], {})[row.id] = items[row.id]
+    return by_set
 
 
 def form_metrics(response: str) -> dict[str, float]:

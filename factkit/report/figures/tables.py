@@ -1,9 +1,13 @@
 """Tables: arms over seeds, ours beside the paper's."""
 
+import itertools
+import math
 from collections.abc import Collection, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from factkit.answers import claim_rules, long_form
+from factkit.answers.claim_rules import RULES
 from factkit.report import published
 from factkit.report.figures import name_arm
 from factkit.run import past_runs, runs, sweeps
@@ -16,7 +20,6 @@ if TYPE_CHECKING:
     import pandas as pd
 
 
-RULE = "relation_rule"  # no arm: an untrained baseline, of notebook 12
 Result = Mapping[str, Any]
 RATES = ("truthfulness", "accuracy", "hallucination", "abstention")
 
@@ -69,7 +72,7 @@ def by_arm(results: Sequence[Result]) -> dict[str, list[Result]]:
     if all("params" in r and "paper" in r for r in results):
         results = past_runs.separate_settings(results)
     tables = [list(paper.arms) for paper in find_papers().values()]
-    known = [table[0] for table in tables] + [RULE]  # the untrained policies
+    known = [table[0] for table in tables] + [*RULES.values()]  # untrained
     known += [name for table in tables for name in table]
     names = {r["arm"] for r in results}
     known = [beside for name in known for beside in (name, f"{name} (reference)")]
@@ -91,15 +94,46 @@ def policies_of(
     return {arm: policies(arm, group) for arm, group in groups.items()}
 
 
-def with_rule(results: Sequence[Result], names: Sequence[str]) -> list[Result]:
-    """The results, and those of the untrained rule by relation, if a run has them. It
-    depends only on the questions, so one run's values are enough."""
-    for r in results:
-        stored = {name: r["metrics"].get(f"{RULE}_{name}") for name in names}
-        metrics = {name: value for name, value in stored.items() if value is not None}
+def rule_results(results: Sequence[Result]) -> list[Result]:
+    """Results of the untrained rules, as of arms named by `claim_rules.RULES`, with the
+    metrics `before` them.
+
+    They depend only on the questions and the base policy's answers, so those of the
+    first run are enough. Of runs that did not store first_claim it is computed from
+    samples.jsonl.
+    """
+    by_rule: dict[str, Result] = {}
+    for (rule, arm), r in itertools.product(RULES.items(), results):
+        metrics = _remove_prefix(f"{rule}_", r["metrics"])
+        before = _remove_prefix("before_", r["metrics"])
+        if arm not in by_rule and not metrics and rule == "first_claim":
+            metrics = _first_claim(r, before)
         if metrics:
-            return [*results, {**r, "arm": RULE, "metrics": metrics}]
-    return list(results)
+            shown = {**r, "arm": arm, "metrics": metrics, "before": before}
+            by_rule.setdefault(arm, shown)
+    return list(by_rule.values())
+
+
+def _remove_prefix(prefix: str, metrics: Mapping[str, float]) -> dict[str, float]:
+    starting = {n: value for n, value in metrics.items() if n.startswith(prefix)}
+    return {n.removeprefix(prefix): value for n, value in starting.items()}
+
+
+def _first_claim(result: Result, before: Mapping[str, float]) -> dict[str, float]:
+    """Empty if the samples do not give the stored precision before training: it may be
+    a mean over sets of several sizes."""
+    name, path = "factual_precision", Path(result.get("folder", ""), "samples.jsonl")
+    if name not in before or not path.exists():
+        return {}
+    base = [row for row, _ in long_form.read_samples(path)]
+    same = math.isclose(long_form.scores(base)[name], before[name])
+    return claim_rules.score_rules(base)["first_claim"] if same else {}
+
+
+def with_rules(results: Sequence[Result], names: Sequence[str]) -> list[Result]:
+    """The results, and those of the untrained rules with one of these metrics."""
+    rules = rule_results(results)
+    return [*results, *(r for r in rules if any(n in r["metrics"] for n in names))]
 
 
 def values(group: Sequence[Result], name: str) -> list[float]:
@@ -140,16 +174,16 @@ def results_table(
 ) -> "pd.DataFrame":
     """One row per arm: mean over seeds of each metric ± the 95 % interval.
 
-    arms: default all. factor: 100 for per cent, 1 for counts. The rule by relation has
-    a row if the results have it.
+    arms: default all. factor: 100 for per cent, 1 for counts. The untrained rules have
+    a row if the results have them.
     """
     import pandas as pd
 
     rows = {
         name_arm(arm, group): {"seeds": len(group)}
         | {n: spread(values(policies(arm, group), n), factor) for n in names}
-        for arm, group in by_arm(with_rule(results, names)).items()
-        if not arms or arm in (*arms, RULE)
+        for arm, group in by_arm(with_rules(results, names)).items()
+        if not arms or arm in (*arms, *RULES.values())
     }
     return pd.DataFrame(rows).T.rename_axis("arm")
 
@@ -171,11 +205,14 @@ def beside_paper(
 
     theirs = published.select_rows(table, paper, **chosen).set_index("arm")
     results = past_runs.with_iterations(results)
-    ours = by_arm(with_rule(results, [*metrics.values()]))
+    ours = by_arm(with_rules(results, [*metrics.values()]))
     rows: dict[str, dict[tuple[str, str], Any]] = {}
-    for arm in (*theirs.index, RULE):
+    for arm in (*theirs.index, *RULES.values()):
         group = policies(arm, ours.get(arm, []))
-        row = {("paper", c): "–" if arm == RULE else theirs.at[arm, c] for c in metrics}
+        row = {
+            ("paper", c): theirs.at[arm, c] if arm in theirs.index else "–"
+            for c in metrics
+        }
         for column, metric in metrics.items():
             factor = 1 if metric in counts else 100
             row["ours", column] = spread(values(group, metric), factor)

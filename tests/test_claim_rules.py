@@ -1,0 +1,160 @@
+"""Untrained rules for long answers, by hand: what they leave out, and their gain."""
+
+import json
+
+import pytest
+
+from factkit.answers import claim_rules, long_form
+from factkit.answers.engine import ExactEngine
+from factkit.answers.long_form import CheckedResponse
+from factkit.data.examples import Example
+from factkit.facts.source import Fact
+from factkit.papers.reason import evaluate as reasoned
+from factkit.report import ledger
+from factkit.report.figures import tables
+from factkit.verify.claims import Claim
+from factkit.verify.outcome import Support
+
+S, C = Support.SUPPORTED, Support.CONTRADICTED
+PRECISION = "factual_precision"
+
+
+class Reader:
+    """Reads "right born." as the true fact `born`, "wrong born." as a false one."""
+
+    def sentences(self, text, about=""):
+        return [f"{s.strip()}." for s in text.split(".") if s.strip()]
+
+    def statements(self, sentence, about=""):
+        return [sentence]
+
+    def parse(self, statement):
+        truth, relation = statement.rstrip(".").split(" ")
+        return None if relation == "unread" else (Fact("x", relation, truth), False)
+
+    def verify(self, statement):
+        return "supported" if statement.startswith("right") else "contradicted"
+
+
+def row(name, *sentences, **meta):
+    supports = [S if s.startswith("right") else C for s in sentences]
+    claims = [Claim(s, s) for s in sentences]
+    return CheckedResponse(name, "Who?", " ".join(sentences), claims, supports, meta)
+
+
+def engine(*ids, short=()):
+    meta = {"question": "Who?", "answers": ["x"], "entity": "x"}
+    examples = {i: Example(id=i, **meta) for i in ids}
+    examples |= {i: Example(id=i, relation="job", **meta) for i in short}
+    return ExactEngine(Reader(), examples)
+
+
+BASE = [
+    row("a", "right job.", "wrong born."),
+    row("b", "wrong born.", "wrong job."),
+    row("c", "wrong born."),
+    row("d"),
+    CheckedResponse("e", "Who?", "text", None, []),
+]
+TRAINING = [("t", "right job. wrong born. wrong unread."), ("u", "right job.")]
+
+
+def test_relations_are_judged_by_training_requests_alone():
+    known = engine("t", "u", "v", short=["q"])
+    right = claim_rules.relations_mostly_right(known, TRAINING)
+    assert right == {"job"}
+    half = [*TRAINING, ("v", "wrong job.")]  # two thirds: one claim a wording
+    assert claim_rules.relations_mostly_right(known, half) == {"job"}
+    even = [("t", "right job."), ("u", "wrong job."), ("q", "right born.")]
+    assert claim_rules.relations_mostly_right(known, even) == set()
+
+
+def test_the_relation_rule_drops_the_claims_of_other_relations():
+    rows = claim_rules.relation_rule(BASE, {"job"}, Reader())
+    assert [r.response for r in rows] == ["right job.", "wrong job.", "", "", "text"]
+    assert [r.supports for r in rows[:3]] == [[S], [C], []]
+    assert rows[4].claims is None  # a failed extraction is no abstention
+
+
+def test_the_first_claim_rule_keeps_one_claim():
+    rows = claim_rules.first_claim(BASE)
+    assert [r.supports for r in rows] == [[S], [C], [C], [], []]
+    assert rows[2:] == BASE[2:]
+
+
+def test_the_gain_of_a_rule_has_two_parts():
+    before = long_form.scores(BASE)
+    assert before[PRECISION] == pytest.approx((0.5 + 0 + 0) / 3)
+    rules = claim_rules.score_rules(BASE, engine("t", "u"), TRAINING)
+    assert list(rules) == ["relation_rule", "first_claim"]
+    by_relation = rules["relation_rule"]
+    assert by_relation[PRECISION] == pytest.approx((1 + 0) / 2)
+    assert by_relation["response_rate"] == pytest.approx(2 / 4)
+    parts = long_form.split_gain(by_relation, before, PRECISION)
+    assert parts == pytest.approx(  # of a and b, which both have claims left
+        {"change": 1 / 3, "same answered": 0.5 - 0.25, "by silence": 1 / 3 - 0.25}
+    )
+    first = long_form.split_gain(rules["first_claim"], before, PRECISION)
+    assert first["by silence"] == pytest.approx(0)
+    table = claim_rules.gain_table(by_relation, rules, before, PRECISION)
+    assert table.loc["first claim (untrained)", "change"] == 16.7  # 0.5/3 to 1/3
+    assert "relation_rule" not in claim_rules.score_rules(BASE)  # facts not known
+
+
+def test_a_rule_that_silences_all_answers_has_no_gain():
+    rules = claim_rules.score_rules(BASE, engine("t"), [("t", "wrong job.")])
+    assert rules["relation_rule"]["response_rate"] == 0
+    table = claim_rules.gain_table({}, rules, long_form.scores(BASE), PRECISION)
+    assert table.loc["relation rule (untrained)"].isna().all()
+
+
+def test_papers_that_average_over_sets_do_so_for_the_rules():
+    base = [row(i, "right job.", "wrong born.", set="large") for i in "abc"]
+    base += [row("d", "wrong born.", "right job.", set="small")]
+    first = claim_rules.score_rules(base, items_of=reasoned.set_items)["first_claim"]
+    assert first[PRECISION] == pytest.approx((1 + 0) / 2)
+
+
+# ---- in tables
+
+
+def stored(folder, arm, metrics):
+    return {"arm": arm, "seed": 0, "folder": str(folder), "metrics": metrics}
+
+
+def test_rules_have_rows_in_the_tables_of_results(tmp_path):
+    scores = long_form.scores(BASE)
+    before = {f"before_{k}": v for k, v in scores.items()}
+    rules = claim_rules.score_rules(BASE, engine("t", "u"), TRAINING)
+    flat = {f"{rule}_{k}": v for rule, m in rules.items() for k, v in m.items()}
+    results = [stored(tmp_path, "base", scores | before | flat)]
+    table = tables.results_table(results, [PRECISION, "win_rate"])
+    assert list(table.index) == ["base", *claim_rules.RULES.values()]
+    assert list(table[PRECISION]) == ["16.7", "50.0", "33.3"]
+    gains, _ = ledger.same_answered("rlfh", results, PRECISION)
+    assert list(gains.loc["relation rule (untrained)"]) == [
+        "base",
+        "+33.3",
+        "+25.0",
+        "+8.3",
+        "75",
+        "50",
+    ]
+
+
+def test_runs_without_the_rules_show_the_first_claim_of_their_samples(tmp_path):
+    base = BASE[:4]
+    long_form.write_samples(tmp_path / "samples.jsonl", base, base)
+    before = {f"before_{k}": v for k, v in long_form.scores(base).items()}
+    (rule,) = tables.rule_results([stored(tmp_path, "statement", before)])
+    assert (rule["arm"], rule["metrics"][PRECISION]) == (
+        "first claim (untrained)",
+        pytest.approx(1 / 3),
+    )
+    other = before | {f"before_{PRECISION}": 0.3}  # not the mean of these answers
+    assert tables.rule_results([stored(tmp_path, "statement", other)]) == []
+    assert tables.rule_results([stored(tmp_path / "none", "statement", before)]) == []
+    short = tmp_path / "short"
+    short.mkdir()
+    (short / "samples.jsonl").write_text(json.dumps({"before": "Ada"}))
+    assert tables.rule_results([stored(short, "ternary", {"accuracy": 1.0})]) == []
