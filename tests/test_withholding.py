@@ -2,11 +2,15 @@
 
 from collections import Counter
 
+import numpy as np
 import pytest
 
+from factkit.data import assets
+from factkit.data.bm25 import tokenize
 from factkit.data.examples import Example
 from factkit.papers.truthrl import data, withholding
 from factkit.papers.truthrl.withholding import MARK, withhold
+from factkit.policy.models import load_tokenizer
 from factkit.run import params
 
 CITY = "City {i}: City {i} lies in the Republic of the Congo, near Gabon."
@@ -83,3 +87,53 @@ def test_evidence_is_withheld_from_one_text_only():
         params.load("truthrl", "laptop", {"retrieved_chunks": 2})
     with pytest.raises(Exception, match="needs a retriever"):
         params.load("truthrl", "laptop", {"retriever": ""})
+
+
+def surface(example, relations):
+    """What can be seen of a prompt without reading whether the answer is there."""
+    title, _, text = example.meta["references"].partition(": ")
+    asked, words = set(tokenize(example.question)), text.split()
+    place = next(i for i, word in enumerate(words) if MARK in word)
+    return [
+        title == example.entity,
+        len(text),
+        len(words),
+        len(asked & set(tokenize(text))) / len(asked),
+        len(asked & set(tokenize(title))) / len(asked),
+        text.count(MARK),
+        place,
+        place / len(words),
+        text[:1].islower(),
+        *(example.relation == name for name in relations),
+    ]
+
+
+def held_out_auc(x, y, folds=5):
+    """AUC of a logistic regression (L2, Newton's method) on held-out rows."""
+    fold = np.random.default_rng(0).integers(0, folds, len(y))
+    scores = np.zeros(len(y))
+    x = np.c_[np.ones(len(x)), (x - x.mean(0)) / (x.std(0) + 1e-9)]
+    for f in range(folds):
+        a, b, w = x[fold != f], y[fold != f], np.zeros(x.shape[1])
+        for _ in range(20):
+            p = 1 / (1 + np.exp(-a @ w))
+            hessian = a.T * (p * (1 - p)) @ a + np.eye(len(w))
+            w -= np.linalg.solve(hessian, a.T @ (p - b) + w)
+        scores[fold == f] = x[fold == f] @ w
+    pairs = scores[y == 1][:, None] - scores[y == 0]
+    return (np.sign(pairs).mean() + 1) / 2
+
+
+@pytest.mark.slow
+def test_only_reading_tells_whether_the_answer_is_in_a_prompt_of_laptop():
+    p = params.load("truthrl", "laptop")
+    examples, _ = data.open_questions(p).load()
+    tokenizer = load_tokenizer(assets.policy_path(p.policy))
+    chosen = data.withhold_evidence(examples, p, tokenizer)
+    relations = sorted({e.relation for e in chosen})
+    assert len(chosen) > 1500 and len(relations) > 10
+    x = np.array([surface(e, relations) for e in chosen], float)
+    y = np.array([stated(e) for e in chosen], float)
+    assert abs(held_out_auc(x, y) - 0.5) < 0.05
+    read = np.c_[x, y]  # the check can fail
+    assert held_out_auc(read, y) > 0.99
