@@ -167,6 +167,7 @@ BAD = {
     "gamma": SHARES,
     "gae_lambda": SHARES,
     "known_share": SHARES,
+    "withheld_evidence": SHARES,
     "least_known": SHARES,
     "most_known": SHARES,
     "utility_drop": (0.0, 1.0, 1.5, -0.1, NAN),

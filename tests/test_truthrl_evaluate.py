@@ -144,6 +144,40 @@ def test_the_auc_within_relations_is_as_counted_by_hand():
     }
 
 
+def test_the_auc_of_evidence_is_one_for_a_policy_that_answers_exactly_with_it():
+    def of_evidence(*triples):
+        return measured.evidence_auc(
+            [
+                answered(i, o, relation=r, meta={"answer_in_references": stated})
+                for i, (r, stated, o) in enumerate(triples)
+            ]
+        )
+
+    reads = [("a", True, CORRECT), ("a", False, ABSTAIN), ("b", True, None)]
+    assert of_evidence(*reads) == {
+        "evidence_auc": 1,
+        "evidence_pairs": 1,
+        "evidence_by_relation": 0.5,
+    }
+    by_relation = [("a", s, WRONG) for s in (True, False)]
+    by_relation += [("b", s, ABSTAIN) for s in (True, False)]
+    assert of_evidence(*by_relation) == {
+        "evidence_auc": 0.5,
+        "evidence_pairs": 2,
+        "evidence_by_relation": 1,
+    }
+    assert measured.evidence_auc(rows()) == {}
+
+
+def test_rates_are_also_by_evidence():
+    stated = [{"answer_in_references": value} for value in (True, False)]
+    table = of([answered(i, ABSTAIN, meta=meta) for i, meta in enumerate(stated)])
+    assert table["q0"]["with_evidence_abstention"] == 1
+    assert table["q1"]["without_evidence_abstention"] == 1
+    assert "without_evidence_abstention" not in table["q0"]
+    assert not any("evidence" in name for name in of(rows())["q0"])
+
+
 def test_trends_of_abstention_are_from_the_first_to_the_last_fifth_of_the_updates():
     curve = pd.DataFrame({"step": range(1, 11), "abstention": [0.1] * 8 + [0.4, 0.6]})
     curve["abstention_pro"] = [0.2] * 5 + [0.6] * 5

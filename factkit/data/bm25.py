@@ -34,7 +34,7 @@ _UNSPACED = (
 )
 _RUN = re.compile(f"[{_UNSPACED}]")
 _SIGNS = "\u0900-\u0963\u0966-\u0dff"  # of Indian scripts: vowels are part of a word
-_WORD = re.compile(rf"[{_UNSPACED}]+|(?:[^\W{_UNSPACED}]|[{_SIGNS}])+")
+WORD = re.compile(rf"[{_UNSPACED}]+|(?:[^\W{_UNSPACED}]|[{_SIGNS}])+")
 
 
 def tokenize(text: str) -> list[str]:
@@ -44,7 +44,7 @@ def tokenize(text: str) -> list[str]:
     its characters; a name in such a script inside other text is one word. Stop words
     stay: without them the leads' recall@1 falls from 0.77 to 0.75.
     """
-    words = _WORD.findall(fold(text).casefold())
+    words = WORD.findall(fold(text).casefold())
     if text.isascii():
         return words
     unspaced = sum(len(word) for word in words if _RUN.match(word))
@@ -129,6 +129,6 @@ def answer_in_chunks(answers: Sequence[str], chunks: Sequence[Chunk]) -> bool:
 
 def _phrase(text: str) -> str:
     """A text's words without articles, between single spaces."""
-    words = _in_pairs(_WORD.findall(fold(text).casefold()))
+    words = _in_pairs(WORD.findall(fold(text).casefold()))
     words = [word for word in words if word not in ARTICLES]
     return f" {' '.join(words)} " if words else ""

@@ -14,6 +14,7 @@ from factkit.data.entry_index import cached_index
 from factkit.data.examples import Example
 from factkit.data.sources import Loaded
 from factkit.facts.source import open_source
+from factkit.papers.truthrl.withholding import withhold
 from factkit.run.params.stages import QuestionParams
 
 if TYPE_CHECKING:
@@ -95,6 +96,18 @@ def offer_answers(examples: Sequence[Example], n: int) -> list[Example]:
 # ---- references
 
 
+def withhold_evidence(
+    examples: Sequence[Example], p: QuestionParams, tokenizer: "Tokenizer"
+) -> list[Example]:
+    """The questions whose top chunk states the answer, `p.withheld_evidence` of each
+    relation with the answer cut out of it (`withhold`); all as they are if that is 0.
+    """
+    if not p.withheld_evidence:
+        return list(examples)
+    given = with_references({"": examples}, p, tokenizer)[""]
+    return withhold(given, p.withheld_evidence)
+
+
 def with_references(
     sets: Mapping[str, Sequence[Example]], p: QuestionParams, tokenizer: "Tokenizer"
 ) -> dict[str, list[Example]]:
@@ -102,13 +115,17 @@ def with_references(
 
     A set of `p.eval_sets` is of that source, any other one of `p.questions`.
     `meta["references"]` holds one chunk per line, best first; `answer_in_references`
-    says whether an answer occurs there. Without `p.retriever` nothing is added.
+    says whether an answer occurs there. Without `p.retriever` nothing is added, and
+    nothing to an example that has references already.
     """
     if not p.retriever:
         return {name: list(examples) for name, examples in sets.items()}
     searches: dict[str, Search] = {}  # by corpus
     with_chunks = {}
     for name, examples in sets.items():
+        if all("references" in example.meta for example in examples):
+            with_chunks[name] = list(examples)
+            continue
         source = open_questions(p, name if name in p.eval_sets.split() else "")
         if source.corpus not in searches:
             searches[source.corpus] = source.make_search(tokenizer)

@@ -11,6 +11,8 @@ A metric of `items` is the mean over the questions that have a value in it:
 | confidence, confidence_correct | all, the correct | its confidence (Fig 6) |
 | confidence_0.8_… | answers of confidence 0.8 and above | 1 or 0 |
 | unsure_abstention | answers of a lower confidence | 1 or 0 |
+| with_evidence_… | those with an answer in the prompt | the four rates |
+| without_evidence_… | those with references, but no answer in them | the same |
 | difficult_…, easier_abstention | the difficult (`is_difficult`), the others | 1 or 0 |
 | all_samples_… | all | 1 or 0: the majority of all samples (Fig 2) |
 | sampling_gain_accuracy, …_abstention | all | majority minus share of the samples |
@@ -21,6 +23,7 @@ A question that the judge failed on has no value.
 """
 
 import random
+from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING
 
@@ -130,6 +133,8 @@ def _answer_terms(
         values |= _prefixed(terms, "difficult_", "hallucination abstention")
     else:
         values |= _prefixed(terms, "easier_", "abstention")
+    if (stated := row.meta.get("answer_in_references")) is not None:
+        values |= _prefixed(terms, "with_evidence_" if stated else "without_evidence_")
     if before.outcome is not None:
         first = outcome_terms(before.outcome)
         gains = {name: terms[name] - first[name] for name in terms}
@@ -223,26 +228,58 @@ def relation_rule(
 def within_relation_auc(
     before: Sequence[ScoredAnswer], after: Sequence[ScoredAnswer]
 ) -> dict[str, float]:
-    """How well answering after training tells what prompting knows, within relations.
+    """How well answering after training tells what prompting knows, within relations:
+    `pairwise_auc` with r = 1 where prompting is correct."""
+    known = [
+        None if b.outcome is None else b.outcome is Outcome.CORRECT for b in before
+    ]
+    return pairwise_auc(known, after, "within_relation")
+
+
+def evidence_auc(after: Sequence[ScoredAnswer]) -> dict[str, float]:
+    """How well answering tells whether the prompt states an answer, within relations:
+    `pairwise_auc` with r = 1 where it does. Nothing without references.
+
+    `evidence_by_relation`: the share of decisions to answer or to abstain that are
+    those of the majority of the question's relation; 1: the relation decides alone.
+    """
+    stated = [a.meta.get("answer_in_references") for a in after]
+    if not any(s is not None for s in stated):
+        return {}
+    decisions: dict[str, Counter[bool]] = {}
+    for a in after:
+        if a.outcome:
+            answers = a.outcome is not Outcome.ABSTAIN
+            decisions.setdefault(a.relation, Counter())[answers] += 1
+    majority_share = sum(max(n.values()) for n in decisions.values()) / max(
+        sum(n.total() for n in decisions.values()), 1
+    )
+    auc = pairwise_auc(stated, after, "evidence")
+    return auc | {"evidence_by_relation": majority_share}
+
+
+def pairwise_auc(
+    answerable: Sequence[bool | None], after: Sequence[ScoredAnswer], name: str
+) -> dict[str, float]:
+    """The AUC of answering for r = `answerable`, over pairs of one relation.
 
     AUC = 1/|P| Σ_P (1[a_i > a_j] + ½·1[a_i = a_j]) over the pairs P of test questions
-    of one relation of which prompting answers i correctly and j not; a = 1 where the
-    policy answers, 0 where it abstains. 0.5: it decides by the relation alone.
+    of one relation with r_i = 1 and r_j = 0; a = 1 where the policy answers, 0 where it
+    abstains. 0.5: it decides by the relation alone. A None counts nowhere.
     """
-    answers: dict[str, tuple[list[bool], list[bool]]] = {}  # of unknown, of known
-    for b, a in zip(before, after, strict=True):
-        if b.outcome and a.outcome:
-            unknown_and_known = answers.setdefault(b.relation, ([], []))
-            known = b.outcome is Outcome.CORRECT
-            unknown_and_known[known].append(a.outcome is not Outcome.ABSTAIN)
+    answers: dict[str, tuple[list[bool], list[bool]]] = {}  # r = 0, r = 1
+    for r, a in zip(answerable, after, strict=True):
+        if r is not None and a.outcome:
+            by_r = answers.setdefault(a.relation, ([], []))
+            by_r[r].append(a.outcome is not Outcome.ABSTAIN)
     wins = [
         (1 + i - j) / 2  # 1, ½ or 0
-        for unknown, known in answers.values()
-        for i in known
-        for j in unknown
+        for unanswerable, answered in answers.values()
+        for i in answered
+        for j in unanswerable
     ]
-    auc = {"within_relation_auc": sum(wins) / len(wins)} if wins else {}
-    return auc | {"within_relation_pairs": len(wins)}
+    auc = {f"{name}_auc": sum(wins) / len(wins)} if wins else {}
+    return auc | {f"{name}_pairs": len(wins)}
 
 
 def abstention_trends(curve: "pd.DataFrame") -> dict[str, float]:

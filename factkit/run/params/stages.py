@@ -325,6 +325,18 @@ class QuestionParams(PolicyParams):
     wikipedia_path: fields.DataFile = ""
     retrieved_chunks: fields.Few = 3
     chunk_tokens: fields.ChunkTokens = 128
+    withheld_evidence: fields.Share = 0.0  # of the questions of each relation
+
+    @model_validator(mode="after")
+    def _evidence_can_be_withheld(self) -> Self:
+        if self.withheld_evidence and not (
+            self.retriever and self.retrieved_chunks == 1
+        ):
+            raise ValueError(
+                f"withheld_evidence={self.withheld_evidence} needs a retriever and "
+                "retrieved_chunks=1"
+            )
+        return self
 
     @model_validator(mode="after")
     def _some_relations_are_asked(self) -> Self:
