@@ -9,7 +9,7 @@ from fake_policy import FakePolicy
 from factkit.answers import long_form, verifier
 from factkit.answers.engine import ExactEngine
 from factkit.answers.items import compare_answers
-from factkit.answers.long_form import CheckedResponse, by_exposure
+from factkit.answers.long_form import CheckedResponse, exposure_metrics
 from factkit.data.examples import BEST_GUESS
 from factkit.facts import requests as wp
 from factkit.facts.world import facts as w
@@ -321,11 +321,11 @@ def checked(exposure, *supports):
 
 def test_a_bin_of_exposures_has_the_scores_of_its_requests_and_their_number():
     rows = [checked(50, YES, YES), checked(0, NO), checked(0, YES, OPEN), checked(3)]
-    by_bin = by_exposure(rows)
-    assert list(by_bin) == [0, 1, 40]
-    assert [scores["n"] for scores in by_bin.values()] == [2, 1, 1]
-    assert by_bin[0]["factual_precision"] == pytest.approx((0 / 1 + 1 / 2) / 2)
-    assert "factual_precision" not in by_bin[1]
+    metrics = exposure_metrics(rows)
+    shares = {edge: metrics[f"exposure_{edge}_n"] for edge in (0, 1, 40)}
+    assert shares == {0: 2 / 4, 1: 1 / 4, 40: 1 / 4}
+    assert metrics["exposure_0_factual_precision"] == pytest.approx((0 + 1 / 2) / 2)
+    assert "exposure_1_factual_precision" not in metrics
 
 
 # Answering

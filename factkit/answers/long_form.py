@@ -257,18 +257,17 @@ def same_answered(
 
 
 def split_gain(
-    metrics: Mapping[str, float], before: Mapping[str, float], name: str
+    after: Mapping[str, float], before: Mapping[str, float], name: str
 ) -> dict[str, float]:
     """The change in a mean over answers, in two parts: on the requests answered both
-    times, and by silence, the rest. NaN if no request was answered both times.
+    times, and by silence, the rest. Empty if no request was answered both times.
 
-    metrics: after, with those of `same_answered`.
+    after: with the metrics of `same_answered`.
     """
-    after, *both = (
-        metrics.get(f"{prefix}{name}", float("nan"))
-        for prefix in ("", "same_answered_", "before_same_answered_")
-    )
-    change, same = after - before[name], both[0] - both[1]
+    if f"same_answered_{name}" not in after:
+        return {}
+    change = after[name] - before[name]
+    same = after[f"same_answered_{name}"] - after[f"before_same_answered_{name}"]
     return {"change": change, "same answered": same, "by silence": change - same}
 
 
@@ -303,21 +302,13 @@ def _terms(rows: Sequence[CheckedResponse]) -> "pd.DataFrame":
     return table.astype(float)
 
 
-def by_exposure(rows: Sequence[CheckedResponse]) -> dict[int, dict[str, float]]:
-    """`scores`, with the number of requests `n`, by the lower edge of the bin of how
-    often the policy read of the person (fact world)."""
+def exposure_metrics(rows: Sequence[CheckedResponse]) -> dict[str, float]:
+    """`scores`, and the share of requests `n`, by the bin of how often the policy read
+    of the person: exposure_<lower edge>_<name>; empty outside of the fact world."""
+    if not all("exposure" in row.meta for row in rows):
+        return {}
     groups: dict[int, list[CheckedResponse]] = {}
     for row in rows:
         groups.setdefault(exposure_bin(row), []).append(row)
-    return {
-        edge: scores(group) | {"n": len(group)}
-        for edge, group in sorted(groups.items())
-    }
-
-
-def exposure_metrics(rows: Sequence[CheckedResponse]) -> dict[str, float]:
-    """`by_exposure` as metrics, exposure_<lower edge>_<name>; empty outside of the fact
-    world."""
-    if not all("exposure" in row.meta for row in rows):
-        return {}
-    return flatten_metrics({"exposure": by_exposure(rows)})
+    by_bin = {edge: scores(groups[edge]) | {"n": len(groups[edge])} for edge in groups}
+    return flatten_metrics({"exposure": dict(sorted(by_bin.items()))})

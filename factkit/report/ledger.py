@@ -146,9 +146,7 @@ def verdicts(paper: str, p: "RunParams") -> "Styler":
     return table.style.hide(axis="index").set_table_styles(styles)
 
 
-def same_answered(
-    paper: str, results: Sequence[Result], metric: str
-) -> "tuple[pd.DataFrame, dict[str, float]]":
+def same_answered(paper: str, results: Sequence[Result], metric: str) -> "pd.DataFrame":
     """The change in a mean over answers by training, in its two parts.
 
     A policy that stops answering requests that it answered badly improves every mean
@@ -157,9 +155,8 @@ def same_answered(
     silence. The untrained rules are compared with the untrained policy.
 
     results: of one variant. metric: factual_precision, hallucination_rate or
-    claim_precision. Returns a table with one row per trained arm and rule (points, 95 %
-    intervals; per cent of the requests answered), and the changes on the requests that
-    both answered as metrics, `<arm>_same_answered_<metric>`, fractions.
+    claim_precision. One row per trained arm and rule: points, 95 % intervals; per cent
+    of the requests answered.
     """
     import pandas as pd
 
@@ -169,7 +166,7 @@ def same_answered(
         name: [r["metrics"]["response_rate"] for r in results if r["arm"] == name]
         for name in table
     }
-    rows, metrics = {}, {}
+    rows = {}
     for r in tables.rule_results(results):
         before, after = r["before"], r["metrics"]
         parts = long_form.split_gain(after, before, metric)
@@ -183,15 +180,13 @@ def same_answered(
         start = arm.start or untrained
         claim = Claim("", "", metric=metric, more=name, less=start)
         change, same = (judge(claim, {"": results}, shared=s) for s in (False, True))
-        if not (arm.algorithm and change.estimate and same.estimate):
+        if not arm.algorithm or not change.estimate:
             continue
-        if not same.estimate.items:
+        if not same.estimate or not same.estimate.items:
             continue
         source = _sources(claim, {"": results})
-        label = f"{name} ({source})" if source else name
-        metrics[f"{label}_same_answered_{metric}"] = same.estimate.value / 100
         by_silence = change.estimate.value - same.estimate.value
-        rows[label] = {
+        rows[f"{name} ({source})" if source else name] = {
             "start": start,
             "change": _format(change.estimate),
             "same answered": _format(same.estimate),
@@ -199,7 +194,7 @@ def same_answered(
             "answered before": f"{100 * fmean(answered[start]):.0f}",
             "answered after": f"{100 * fmean(answered[name]):.0f}",
         }
-    return pd.DataFrame(rows).T.rename_axis("arm"), metrics
+    return pd.DataFrame(rows).T.fillna("–").rename_axis("arm")
 
 
 def by_chance(verdicts: Sequence[str]) -> float:

@@ -222,15 +222,14 @@ def _same_answered_table(paper: str, results: Sequence[Any]) -> list[str]:
     metric = find_papers()[paper].mean_over_answers
     if not metric:
         return []
-    table, _ = ledger.same_answered(paper, results, metric)
+    table = ledger.same_answered(paper, results, metric)
     name = metric.replace("_", " ")
     head = (
         f"Better answers, or silence? The change in {name} by training, in points, and "
         "its two parts: on\nthe requests answered both before and after training with "
-        "the same seed, and by silence, the rest.\nAnswered: percentage of requests. "
-        "The rules are not trained. They leave out claims of the\nbase policy's "
-        "answers: all but the first, or those of relations that it mostly gets wrong\n"
-        "on training requests.\n"
+        "the same seed, and by silence. Answered:\npercentage of requests. The rules "
+        "are not trained. They leave out claims of the base policy's answers:\nall but "
+        "the first, or those of relations that it mostly gets wrong on train data.\n"
     )
     text = table.to_markdown(disable_numparse=True)
     return [head, text + "\n"] if len(table) else []

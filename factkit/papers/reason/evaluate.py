@@ -78,7 +78,9 @@ def measure(
         win_items([row.id for row in checked], wins),
         {row.id: form_metrics(row.response) for row in checked},
     )
-    by_set = _by_set(checked, merged)
+    by_set: dict[str, Items] = {}
+    for row in checked:
+        by_set.setdefault(row.meta["set"], {})[row.id] = merged[row.id]
     metrics, items = over_sets(by_set)
     set_metrics = {
         f"{name}_{metric}": value
@@ -90,15 +92,10 @@ def measure(
 
 def set_items(rows: Sequence[CheckedResponse]) -> Items:
     """`long_form.items` as shares in the mean over sets (`over_sets`)."""
-    return over_sets(_by_set(rows, long_form.items(rows)))[1]
-
-
-def _by_set(rows: Sequence[CheckedResponse], items: Items) -> dict[str, Items]:
-    by_set: dict[str, Items] = {}
+    items, by_set = long_form.items(rows), dict[str, Items]()
     for row in rows:
-        if row.id in items:
-            by_set.setdefault(row.meta["set"], {})[row.id] = items[row.id]
-    return by_set
+        by_set.setdefault(row.meta["set"], {})[row.id] = items.get(row.id, {})
+    return over_sets(by_set)[1]
 
 
 def form_metrics(response: str) -> dict[str, float]:

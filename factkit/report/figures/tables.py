@@ -104,25 +104,21 @@ def rule_results(results: Sequence[Result]) -> list[Result]:
     """
     by_rule: dict[str, Result] = {}
     for (rule, arm), r in itertools.product(RULES.items(), results):
-        metrics = _remove_prefix(f"{rule}_", r["metrics"])
-        before = _remove_prefix("before_", r["metrics"])
-        if arm not in by_rule and not metrics and rule == "first_claim":
-            metrics = _first_claim(r, before)
+        before, metrics = (
+            {n.removeprefix(p): v for n, v in r["metrics"].items() if n.startswith(p)}
+            for p in ("before_", f"{rule}_")
+        )
+        if not metrics and rule == "first_claim" and arm not in by_rule:
+            metrics = _first_claim(Path(r.get("folder", ""), "samples.jsonl"), before)
         if metrics:
-            shown = {**r, "arm": arm, "metrics": metrics, "before": before}
-            by_rule.setdefault(arm, shown)
+            new = {"arm": arm, "metrics": metrics, "before": before}
+            by_rule.setdefault(arm, {**r, **new})
     return list(by_rule.values())
 
 
-def _remove_prefix(prefix: str, metrics: Mapping[str, float]) -> dict[str, float]:
-    starting = {n: value for n, value in metrics.items() if n.startswith(prefix)}
-    return {n.removeprefix(prefix): value for n, value in starting.items()}
-
-
-def _first_claim(result: Result, before: Mapping[str, float]) -> dict[str, float]:
-    """Empty if the samples do not give the stored precision before training: it may be
-    a mean over sets of several sizes."""
-    name, path = "factual_precision", Path(result.get("folder", ""), "samples.jsonl")
+def _first_claim(path: Path, before: Mapping[str, float]) -> dict[str, float]:
+    """Empty if the stored precision is not the mean over the samples, but over sets."""
+    name = "factual_precision"
     if name not in before or not path.exists():
         return {}
     base = [row for row, _ in long_form.read_samples(path)]
@@ -153,9 +149,9 @@ def spread(given: Sequence[float | None], factor: float = 100) -> str:
 def means(results: Sequence[Result], names: Sequence[str] = ()) -> dict[str, float]:
     """<arm>_<metric> → mean over the seeds that have it.
 
-    names: metrics, default: all but dev, before-training and exposure metrics.
+    names: metrics, default: all but dev, before-training, exposure and rules' metrics.
     """
-    others = ("dev_", "before_", "exposure_")
+    others = ("dev_", "before_", "exposure_", *(f"{rule}_" for rule in RULES))
     every = sorted({name for r in results for name in r["metrics"]})
     names = names or [name for name in every if not name.startswith(others)]
     return {
@@ -209,10 +205,10 @@ def beside_paper(
     rows: dict[str, dict[tuple[str, str], Any]] = {}
     for arm in (*theirs.index, *RULES.values()):
         group = policies(arm, ours.get(arm, []))
-        row = {
-            ("paper", c): theirs.at[arm, c] if arm in theirs.index else "–"
-            for c in metrics
-        }
+        printed = (
+            theirs.loc[arm] if arm in theirs.index else dict.fromkeys(metrics, "–")
+        )
+        row = {("paper", c): printed[c] for c in metrics}
         for column, metric in metrics.items():
             factor = 1 if metric in counts else 100
             row["ours", column] = spread(values(group, metric), factor)
