@@ -8,11 +8,11 @@ import signal
 import threading
 import time
 
-import openai
 import pytest
 from fake_endpoint import HANG, TRICKLE, answer, echo, prompt_of, refuse, serve
 
 from factkit.policy.decoding import Sampling
+from factkit.run import serving
 from factkit.verify.judge import Choice
 from factkit.verify.llm import LLM, Endpoint, Limits, Reply, Request, cache_key
 
@@ -22,7 +22,7 @@ QUICK = Limits(timeout_s=5, attempts=3)
 @pytest.fixture(autouse=True)
 def brief(monkeypatch):
     """The client waits for no more than a moment before a retry."""
-    monkeypatch.setattr(openai._base_client, "INITIAL_RETRY_DELAY", 0.01)
+    monkeypatch.setattr(serving, "MAX_WAIT_S", 0.01)
 
 
 def ask(prompt, **fields):

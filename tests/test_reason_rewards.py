@@ -99,13 +99,10 @@ class Told:
     def __init__(self):
         self.asked = []
 
-    def supports(self, *rows):
-        self.asked.append(("supports", *rows))
-        return [self.CLAIMS[answer] for answer in rows[2]]
-
-    def preferred(self, *rows):
-        self.asked.append(("preferred", *rows))
-        return [self.WINS[answer] for answer in rows[2]]
+    def values(self, methods, *rows):
+        told = {"supports": self.CLAIMS, "preferred": self.WINS}
+        self.asked += [(method, *rows) for method in methods if rows[0]]
+        return {method: [told[method][a] for a in rows[2]] for method in methods}
 
 
 def ask(arm, *responses, engine=None):
@@ -201,7 +198,7 @@ def test_in_the_fact_world_keeping_to_the_person_wins_whatever_the_length():
         assert exact(ours, theirs).wins is wins
     engine = ExactEngine(WORLD, {REQUEST.id: REQUEST}, {})
     with pytest.raises(DataError, match="no answer of the reference policy"):
-        engine.preferred([REQUEST.id], [REQUEST.question], ["It is."])
+        engine.preferred(REQUEST.id, REQUEST.question, "It is.")
 
 
 # By a judge, and hostile answers
@@ -238,16 +235,20 @@ def test_a_judge_prefers_by_its_label_and_an_answer_does_not_speak_for_it():
         return told(answer=answer, label="a" if answer == "good" else "b")
 
     rows = ["i"] * 2, ["Q?"] * 2, ["good", "bad"]
-    assert judged(says).preferred(*rows) == [1.0, 0.0]
+    assert judged(says).values(["preferred"], *rows) == {"preferred": [1.0, 0.0]}
     for attack in ATTACKS:
-        assert judged(says).preferred(["i"], ["Q?"], [attack])[0] != 1.0
+        assert [
+            *judged(says).values(["preferred"], ["i"], ["Q?"], [attack]).values()
+        ] != [[1.0]]
     for reply in (
         Reply(None, "timeout"),
         Reply("I can't tell."),
         Reply("<answer>[[A]]</answer>"),
     ):
         engine = judged(lambda prompt, reply=reply: reply)
-        assert engine.preferred(["i"], ["Q?"], ["R."]) == [None]
+        assert engine.values(["preferred"], ["i"], ["Q?"], ["R."]) == {
+            "preferred": [None]
+        }
 
 
 def test_the_base_policy_prefers_where_it_is_named_and_else_the_judge(monkeypatch):
