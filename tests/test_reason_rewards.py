@@ -1,9 +1,12 @@
 """Learning to Reason for Factuality's reward: by hand, and by its properties."""
 
+import asyncio
 import math
+from functools import partial
+from types import SimpleNamespace
 
 import pytest
-from fake_llm import FakeLLM, field, told
+from fake_llm import FakeLLM, field, template_of, told
 from hypothesis import assume, given
 from hypothesis import strategies as st
 
@@ -15,7 +18,7 @@ from factkit.facts.world import facts as w
 from factkit.papers.reason import rewards as reason
 from factkit.papers.reason.rewards import precisions, reward, score_responses
 from factkit.run import params
-from factkit.verify.claims import Support
+from factkit.verify.claims import Support, extract_claims, label_text
 from factkit.verify.llm import Reply
 from factkit.verify.response import TAGS, ResponseParts, format_response, split_response
 
@@ -227,6 +230,37 @@ UNUSED = dict.fromkeys(("extract", "verify", "pieces", "search"))
 
 def judged(rule):
     return reason.PreferenceEngine(**UNUSED, llm=FakeLLM(rule))
+
+
+def test_answers_are_compared_while_claims_are_extracted_and_verified():
+    """The calls of one response do not wait for those of another."""
+    compared, order = asyncio.Event(), []
+
+    class Slow(FakeLLM):
+        async def complete(self, request):
+            order.append(template_of(request))
+            if order[-1] == "judge_relevance":
+                compared.set()
+            await asyncio.wait_for(compared.wait(), 10)
+            return await super().complete(request)
+
+    llm = Slow(
+        extract_claims=lambda prompt: told(claims=[field(prompt, "Sentence")]),
+        verify_claim=lambda prompt: told(label="supported"),
+        judge_relevance=lambda prompt: told(label="a"),
+    )
+    chunk = SimpleNamespace(chunk=SimpleNamespace(text="e"))
+    engine = reason.PreferenceEngine(
+        extract=partial(extract_claims, llm),
+        verify=partial(label_text, llm),
+        pieces=SimpleNamespace(search=lambda *_: [chunk]),
+        search=None,
+        llm=llm,
+    )
+    (one,) = ask("fact_relevance", format_response("t", "Ann won."), engine=engine)
+    assert (one.supports, one.wins, one.reward) == ([YES], True, pytest.approx(0.6))
+    assert order[-1] == "verify_claim"
+    assert sorted(order[:2]) == ["extract_claims", "judge_relevance"]
 
 
 def test_a_judge_prefers_by_its_label_and_an_answer_does_not_speak_for_it():

@@ -9,6 +9,7 @@ import warnings
 from collections import Counter, deque
 from collections.abc import Coroutine, Iterable, Mapping, Sequence
 from dataclasses import replace
+from functools import cache
 from hashlib import sha256
 from typing import Annotated, Any, TypeVar
 
@@ -74,10 +75,9 @@ async def ask(
     row: a template's fields, each inserted by `quote`. form: requested from endpoints
     that support JSON schemas, and checked with the row.
     """
-    text, schema = prompts.template(template), form.model_json_schema()
+    text, version, schema = _read_form(template, form)
     fields = {name: quote(value) for name, value in row.items()}
     message = {"role": "user", "content": prompts.fill(text, **fields)}
-    version = f"{template}@{sha256(text.encode()).hexdigest()[:8]}"
     request = Request((message,), version, Sampling(reply_tokens), schema=schema)
     JUDGEMENTS["asked"] += 1
     reply = await llm.complete(request)
@@ -92,6 +92,14 @@ async def ask(
         RECENT_FAILURES.append(value)
         return None
     return value
+
+
+@cache
+def _read_form(template: str, form: type[Form]) -> tuple[str, str, dict[str, Any]]:
+    """Text and version of a template of the kit, and the schema of the replies."""
+    text = prompts.template(template)
+    version = f"{template}@{sha256(text.encode()).hexdigest()[:8]}"
+    return text, version, form.model_json_schema()
 
 
 def run_all(work: Iterable[Coroutine[Any, Any, T]], progress: str) -> list[T]:

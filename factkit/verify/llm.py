@@ -9,13 +9,12 @@ import json
 import re
 import warnings
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict, dataclass, field
+from dataclasses import dataclass, field
 from functools import cached_property
 from pathlib import Path
 from types import SimpleNamespace
 from typing import TYPE_CHECKING, Any
 
-import tenacity
 from pydantic import TypeAdapter, ValidationError
 
 from factkit.policy.decoding import Sampling
@@ -192,7 +191,7 @@ class LLM:
         self.totals.prompt_tokens += reply.prompt_tokens
         self.totals.completion_tokens += reply.completion_tokens
         if self._cache and reply.text is not None:
-            self._cache.set(key, asdict(reply))
+            self._cache.set(key, vars(reply))
         return reply
 
     def _read_cache(self, key: str) -> Reply | None:
@@ -219,7 +218,9 @@ class LLM:
         if constrained := request.schema is not None and refused is not None:
             body["response_format"] = _response_format(request.schema, refused)
         try:
-            return _read_response(await self._post(json.dumps(body).encode()))
+            return _read_response(
+                await self._post(json.dumps(body, default=dict).encode())
+            )
         except TimeoutError:
             return Reply(None, f"no answer within {self.limits.timeout_s:g} s")
         except CallCap as error:
@@ -279,13 +280,14 @@ class LLM:
                 return error.status in (408, 409, 429) or error.status >= 500
             return isinstance(error, TimeoutError | aiohttp.ClientError)
 
-        retrying = tenacity.AsyncRetrying(
-            stop=tenacity.stop_after_attempt(limits.attempts),
-            retry=tenacity.retry_if_exception(may_pass),
-            wait=serving.wait_s,
-            reraise=True,
-        )
-        return await retrying(attempt)
+        for number in range(1, limits.attempts):  # tenacity takes 0.1 ms per call
+            try:
+                return await attempt()
+            except Exception as error:
+                if not may_pass(error):
+                    raise
+                await asyncio.sleep(serving.pause_s(error, number))
+        return await attempt()
 
 
 def cache_key(endpoint: str, request: Request) -> str:
@@ -305,10 +307,12 @@ def cache_key(endpoint: str, request: Request) -> str:
 
 def _response_format(schema: Mapping, refused: frozenset[str]) -> dict[str, Any]:
     """Make the field for a JSON schema, without the refused keywords."""
-    allowed = json.loads(
-        json.dumps(schema, default=dict),
-        object_hook=lambda part: {k: part[k] for k in part if k not in refused},
-    )
+    allowed = schema
+    if refused:
+        allowed = json.loads(
+            json.dumps(schema, default=dict),
+            object_hook=lambda part: {k: part[k] for k in part if k not in refused},
+        )
     answer = {"name": "answer", "schema": allowed, "strict": True}
     return {"type": "json_schema", "json_schema": answer}
 
