@@ -21,9 +21,7 @@ T = TypeVar("T")
 STARTING = threading.Lock()
 
 
-def run_all(
-    work: Iterable[Coroutine[Any, Any, T]], progress: str = "", unit: str = "call"
-) -> list[T]:
+def run_all(work: Iterable[Coroutine[Any, Any, T]], progress: str = "") -> list[T]:
     """Run coroutines at the same time and return their results, in their order.
 
     They run in the loop of this process's calls, in another thread, so that a notebook,
@@ -31,7 +29,7 @@ def run_all(
     progress: label of a progress bar, or "".
     """
     work = list(work)
-    with progress_bar(len(work), progress, unit) as bar:
+    with progress_bar(len(work), progress) as bar:
         if not work:
             return []
         with STARTING:
