@@ -15,7 +15,8 @@ Behaviour = Callable[[dict[str, Any], int], tuple[int, Any, dict[str, str]] | No
 
 @dataclass
 class FakeEndpoint:
-    """What the server saw: bodies, headers, arrival times in seconds, calls at once."""
+    """What the server saw: bodies, headers, arrival times in seconds, calls at once,
+    connections."""
 
     url: str = ""
     bodies: list[dict[str, Any]] = field(default_factory=list)
@@ -23,6 +24,7 @@ class FakeEndpoint:
     arrivals: list[float] = field(default_factory=list)
     now: int = 0
     most_at_once: int = 0
+    connections: set[Any] = field(default_factory=set)
 
     def prompts(self) -> list[str]:
         return [prompt_of(body) for body in self.bodies]
@@ -71,6 +73,7 @@ def serve(behave: Behaviour = echo) -> Iterator[FakeEndpoint]:
         seen.bodies.append(body)
         seen.headers.append({k.lower(): v for k, v in request.headers.items()})
         seen.arrivals.append(time.monotonic())
+        seen.connections.add(request.transport.get_extra_info("peername"))
         seen.now += 1
         seen.most_at_once = max(seen.most_at_once, seen.now)
         attempt = earlier[prompt_of(body)]

@@ -5,6 +5,7 @@ from collections import Counter
 
 from hypothesis import strategies as st
 
+from factkit.verify.calls import run_all
 from factkit.verify.llm import Reply
 
 hostile = st.text() | st.lists(
@@ -17,25 +18,24 @@ hostile = st.text() | st.lists(
 
 
 class FakeLLM:
-    """Answers by a rule on the prompt, or on those of a template; keeps the batches.
+    """Answers by a rule on the prompt, or on those of a template; keeps the requests.
 
     again: the rule where a reply is asked for once more, by default the same.
     """
 
     def __init__(self, rule=None, again=None, **rules):
-        self.rule, self.again, self.rules, self.batches = rule, again, rules, []
+        self.rule, self.again, self.rules, self.requests = rule, again, rules, []
+
+    async def complete(self, request):
+        self.requests.append(request)
+        return self.rule_of(request)(text_of(request))
 
     def run(self, requests, progress=""):
-        self.batches.append(requests)
-        return [self.rule_of(r)(text_of(r)) for r in requests]
+        return run_all(map(self.complete, requests))
 
     def rule_of(self, request):
         rule = self.rules.get(template_of(request), self.rule)
         return self.again or rule if len(request.messages) > 1 else rule
-
-    @property
-    def requests(self):
-        return [r for batch in self.batches for r in batch]
 
     @property
     def calls(self):

@@ -1,16 +1,18 @@
 """Claims: sentences are verbatim; extraction and support are whole or None."""
 
+import asyncio
 import json
 
 from fake_llm import FakeLLM, field
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
+from factkit.verify.calls import run_all
 from factkit.verify.claims import (
     Claim,
+    check_response,
     extract_claims,
-    label_texts,
-    verify_claims,
+    label_text,
 )
 from factkit.verify.llm import Reply
 from factkit.verify.outcome import Support
@@ -70,8 +72,9 @@ def repeat(prompt):
 
 def test_a_request_shows_the_question_and_three_sentences_before_and_one_after():
     llm = FakeLLM(repeat)
-    extract_claims(llm, ["Who?"], ["A is. B is. C is. D is. E is. F is. G is."])
-    prompt = llm.batches[0][4].messages[0]["content"]
+    text = "A is. B is. C is. D is. E is. F is. G is."
+    run_all([extract_claims(llm, "Who?", text)])
+    prompt = llm.requests[4].messages[0]["content"]
     assert field(prompt, "Question") == "Who?"
     assert field(prompt, "Before") == ["B is.", "C is.", "D is."]
     assert field(prompt, "Sentence") == "E is."
@@ -83,7 +86,8 @@ def test_one_failed_sentence_makes_its_response_none_and_no_other():
         failed = field(prompt, "Sentence") == "B is."
         return Reply(None, "timeout") if failed else repeat(prompt)
 
-    found = extract_claims(FakeLLM(answered), ["q"] * 2, ["A is. B is.", "C is."])
+    llm, texts = FakeLLM(answered), ["A is. B is.", "C is."]
+    found = run_all(extract_claims(llm, "q", text) for text in texts)
     assert found == [None, [Claim("C is.", "C is.")]]
 
 
@@ -92,7 +96,7 @@ TWICE = '{"claims": ["Ann won.", "ann  WON.", " Bob won. "]}'
 
 def test_a_claim_that_comes_again_in_other_case_or_spacing_is_kept_once():
     llm = FakeLLM(lambda prompt: Reply(TWICE))
-    (found,) = extract_claims(llm, ["q"], ["Both won. So they won."])
+    (found,) = run_all([extract_claims(llm, "q", "Both won. So they won.")])
     assert found == [Claim("Ann won.", "Both won."), Claim("Bob won.", "Both won.")]
 
 
@@ -108,32 +112,48 @@ def agree(prompt):
 
 def test_a_claim_without_evidence_is_inconclusive_without_a_call():
     llm = FakeLLM(agree)
-    found = label_texts(llm, [("A.", []), ("B.", ["e"]), ("C.", ())])
+    rows = ("A.", []), ("B.", ["e"]), ("C.", ())
+    found = run_all(label_text(llm, *row) for row in rows)
     assert found == [INCONCLUSIVE, SUPPORTED, INCONCLUSIVE]
-    assert len(llm.batches[0]) == 1
+    assert len(llm.requests) == 1
 
 
 def test_a_failed_verification_is_none():
     for reply in (Reply(None, "timeout"), Reply(""), Reply("maybe")):
         llm = FakeLLM(lambda prompt, reply=reply: reply)
-        assert label_texts(llm, [("A.", ["e"])]) == [None]
+        assert run_all([label_text(llm, "A.", ["e"])]) == [None]
 
 
-# All claims of all responses
+# Both together
 
 
-def claim(text):
-    return Claim(text, text)
+def test_a_response_s_claims_are_verified_before_all_others_are_extracted():
+    """Each with its own evidence; where extraction failed, nothing is verified."""
+    slow, order = asyncio.Event(), []
 
+    async def extract(prompt, response):
+        if response == "slow":
+            await slow.wait()
+        order.append(f"extracted {response}")
+        texts = [f"{response} {i}" for i in range(2)]
+        return None if response == "bad" else [Claim(t, t) for t in texts]
 
-def test_equal_claims_with_equal_evidence_are_verified_once_in_one_call():
-    calls = []
+    async def verify(text, evidence):
+        order.append(f"verified {text} {evidence}")
+        slow.set()
+        return SUPPORTED
 
-    def verify(rows):
-        calls.append(list(rows))
-        return [SUPPORTED] * len(rows)
-
-    claims = [[claim("A"), claim("B")], [claim("B")], [claim("B")]]
-    evidence = [["e"], ["e"], ["other"]]
-    verify_claims(claims, lambda i, c: evidence[i], verify)
-    assert calls == [[("A", ("e",)), ("B", ("e",)), ("B", ("other",))]]
+    texts = "slow", "bad", "fast"
+    parts = extract, lambda claim: [claim[-1]], verify
+    found = run_all(check_response("q", text, *parts) for text in texts)
+    assert order == [
+        *("extracted bad", "extracted fast"),
+        *("verified fast 0 ['0']", "verified fast 1 ['1']", "extracted slow"),
+        *("verified slow 0 ['0']", "verified slow 1 ['1']"),
+    ]
+    assert [supports for _, supports in found] == [
+        [SUPPORTED] * 2,
+        None,
+        [SUPPORTED] * 2,
+    ]
+    assert found[1] == (None, None)

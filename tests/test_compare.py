@@ -123,7 +123,7 @@ def pipeline(llm):
     pieces = EvidenceCache(evidence, spans, 32)
     return {
         "extract": partial(claims.extract_claims, llm),
-        "verify": partial(claims.label_texts, llm),
+        "verify": partial(claims.label_text, llm),
         "pieces": pieces,
         "search": search_words(evidence),
         "llm": llm,

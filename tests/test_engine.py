@@ -10,7 +10,8 @@ from factkit.facts.leads.source import LeadSource
 from factkit.facts.world import facts as w
 from factkit.papers.rar.rewards import engine_of
 from factkit.run import params, runs
-from factkit.verify.claims import Support
+from factkit.verify.calls import run_all
+from factkit.verify.claims import Support, check_response
 
 YES, NO, OPEN = Support.SUPPORTED, Support.CONTRADICTED, Support.INCONCLUSIVE
 
@@ -77,7 +78,7 @@ def test_one_contradiction_is_enough_and_silence_is_none(world, person, exact):
         "I don't know.",
         "",
     )
-    assert exact.no_contradiction(*asked) == [1.0, 0.0, 1.0, 1.0, 1.0]
+    assert [*map(exact.no_contradiction, *asked)] == [1.0, 0.0, 1.0, 1.0, 1.0]
 
 
 def test_the_rating_is_in_the_guide_s_range_for_each_case():
@@ -110,7 +111,7 @@ def test_quality_is_detail_whether_true_or_not(world, person, exact):
         "",
     )
     # relations told of the four there are: 4, 1, 4, none
-    assert exact.quality(*asked) == [10.0, 2.0, 10.0, 0.0, 0.0]
+    assert [*map(exact.quality, *asked)] == [10.0, 2.0, 10.0, 0.0, 0.0]
 
 
 def test_a_short_answer_is_a_claim_together_with_its_question(world, person, exact):
@@ -120,9 +121,9 @@ def test_a_short_answer_is_a_claim_together_with_its_question(world, person, exa
         said += [other, "I don't know.", "nonsense", ""]
         for kind in (wp.MAY_ABSTAIN, BEST_GUESS):
             asked = ask(exact, f"{person} {fact.relation} {kind}", *said)
-            assert exact.supports(*asked) == [*[[YES]] * 3, [NO], [], [], []]
-            assert exact.no_contradiction(*asked) == [1, 1, 1, 0, 1, 1, 1]
-            assert exact.quality(*asked) == [10, 10, 10, 10, 0, 0, 0]
+            assert [*map(exact.supports, *asked)] == [*[[YES]] * 3, [NO], [], [], []]
+            assert [*map(exact.no_contradiction, *asked)] == [1, 1, 1, 0, 1, 1, 1]
+            assert [*map(exact.quality, *asked)] == [10, 10, 10, 10, 0, 0, 0]
 
 
 # The leads
@@ -149,12 +150,12 @@ def test_of_the_leads_what_is_false_unread_or_withheld_is_told_apart(by_leads):
     ]
     asked = ask(by_leads, f"lead:{DARWIN} open", *said)
     supports = [[YES, YES, NO, OPEN], [], [OPEN], [NO]]
-    assert by_leads.supports(*asked) == supports
-    assert by_leads.no_contradiction(*asked) == [0.0, 1.0, 1.0, 0.0]
+    assert [*map(by_leads.supports, *asked)] == supports
+    assert [*map(by_leads.no_contradiction, *asked)] == [0.0, 1.0, 1.0, 0.0]
     extract, _, verify = by_leads.reader
     for text, expected in zip(said, supports, strict=True):
-        (claims,) = extract([by_leads.examples[f"lead:{DARWIN} open"].question], [text])
-        assert verify([(claim.text, ()) for claim in claims]) == expected
+        checked = check_response(asked[1][0], text, extract, lambda _: (), verify)
+        assert run_all([checked])[0][1] == expected
 
 
 # The engine of a run
@@ -180,4 +181,4 @@ def test_the_engine_of_profile_tiny_knows_the_requests_of_every_split(run):
     assert {e.entity for e in found.examples.values()} == set(people)
     for person in people:
         asked = ask(found, f"{person} open 1", w.biography(made, person))
-        assert found.supports(*asked) == [[YES] * 4]
+        assert [*map(found.supports, *asked)] == [[YES] * 4]

@@ -8,11 +8,12 @@ import signal
 import threading
 import time
 
-import openai
 import pytest
 from fake_endpoint import HANG, TRICKLE, answer, echo, prompt_of, refuse, serve
 
 from factkit.policy.decoding import Sampling
+from factkit.run import serving
+from factkit.verify.calls import run_all
 from factkit.verify.judge import Choice
 from factkit.verify.llm import LLM, Endpoint, Limits, Reply, Request, cache_key
 
@@ -22,7 +23,7 @@ QUICK = Limits(timeout_s=5, attempts=3)
 @pytest.fixture(autouse=True)
 def brief(monkeypatch):
     """The client waits for no more than a moment before a retry."""
-    monkeypatch.setattr(openai._base_client, "INITIAL_RETRY_DELAY", 0.01)
+    monkeypatch.setattr(serving, "MAX_WAIT_S", 0.01)
 
 
 def ask(prompt, **fields):
@@ -222,6 +223,16 @@ def test_a_call_cap_ends_calls_and_every_request_says_so():
     # retries count against it
     reply, calls = reply_to(refuse(500), Limits(max_calls=2))
     assert (reply, calls) == (Reply(None, "call cap of 2 reached"), 2)
+
+
+def test_all_judges_of_a_process_are_under_one_limit_and_keep_their_connections():
+    with serve() as server:
+        first, second = (client(server, limits=Limits(concurrency=4)) for _ in "ab")
+        work = [llm.complete(r) for llm in (first, second) for r in asks(20)]
+        assert [r.text for r in run_all(work)] == [f"echo p{i}" for i in range(20)] * 2
+        assert server.most_at_once == 4
+        first.run(asks(20))
+        assert len(server.connections) == 4
 
 
 # The cache

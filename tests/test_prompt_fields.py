@@ -11,6 +11,7 @@ from factkit.papers.rar.rewards import EvidenceEngine
 from factkit.papers.reason.rewards import PreferenceEngine
 from factkit.papers.rlfh import feedback as rlfh
 from factkit.verify import claims
+from factkit.verify.calls import run_all
 from factkit.verify.llm import Reply
 
 UNUSED = dict.fromkeys(("extract", "verify", "pieces", "search"))
@@ -24,14 +25,17 @@ def test_texts_stay_within_the_json_of_their_fields_in_every_request(text):
     whole = SimpleNamespace(search=lambda *_: found)
     rows = ["i"], [text], [text]
     engine = EvidenceEngine(**UNUSED, llm=llm, whole=whole)
-    for judge in (engine.no_contradiction, engine.rating, engine.quality):
-        judge(*rows)
-    PreferenceEngine(**UNUSED, llm=llm).preferred(*rows)
-    claims.extract_claims(llm, [text], [f"A{text}"])
-    claims.label_texts(llm, [(text, [text, "e"])])
-    kinds = rlfh.Label, "statement", rlfh.Truth.VAGUE
-    claims.label_texts(llm, [(text, [text])], "verify_statement", *kinds)
-    rlfh.rate(llm, [text], [text], [[text]])
+    engine.values(["no_contradiction", "rating", "quality"], *rows)
+    PreferenceEngine(**UNUSED, llm=llm).values(["preferred"], *rows)
+    kinds = "verify_statement", rlfh.Label, "statement", rlfh.Truth.VAGUE
+    run_all(
+        [
+            claims.extract_claims(llm, text, f"A{text}"),
+            claims.label_text(llm, text, [text, "e"]),
+            claims.label_text(llm, text, [text], *kinds),
+            rlfh.rate(llm, text, text, [text]),
+        ]
+    )
     rlfh.llm_annotator(llm, lambda i, t: [text])(["i"], [text], [f"A{text}"])
     for request in llm.requests:
         template = prompts.template(template_of(request)).splitlines()

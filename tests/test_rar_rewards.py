@@ -64,12 +64,10 @@ class Told:
     def __init__(self):
         self.asked = []
 
-    def __getattr__(self, piece):
-        def say(ids, prompts, responses):
-            self.asked.append((piece, ids, prompts, responses))
-            return [self.PIECES[piece].get(r) for r in responses]
-
-        return say
+    def values(self, pieces, ids, prompts, responses):
+        pieces = list(pieces)
+        self.asked += [(piece, ids, prompts, responses) for piece in pieces]
+        return {p: [self.PIECES[p].get(r) for r in responses] for p in pieces}
 
 
 ROWS = (["a", "b", "c", "d"], ["who?"] * 4, ["good", "bad", "", "half"])
@@ -192,7 +190,7 @@ def test_each_judge_takes_one_request_a_response_and_gives_the_score_of_its_repl
         engine, llm = judged_by(says_its_number)
         n = len(scores)
         rows = ["p"] * n, ["Q?"] * n, list(map(str, scores))
-        assert getattr(engine, method)(*rows) == list(map(float, scores))
+        assert engine.values([method], *rows) == {method: list(map(float, scores))}
         assert llm.calls == {template: n}
         schema = llm.requests[0].schema["properties"]
         assert list(schema) == ["REASONING", "SCORE"]
@@ -208,22 +206,21 @@ def test_evidence_is_the_prompt_s_own_with_or_without_its_words_and_best_first()
             ({"with_prompt": False}, [[GOLD], [FOX]]),
         ):
             engine, llm = judged_by(lambda prompt: told(SCORE=1), **settings)
-            getattr(engine, method)(
-                ["p", "q"], ["iron ?", "fox ?"], ["gold metal", "sleeps"]
-            )
+            rows = ["p", "q"], ["iron ?", "fox ?"], ["gold metal", "sleeps"]
+            engine.values([method], *rows)
             texts = [r.messages[0]["content"] for r in llm.requests]
             assert [field(text, "Search results") for text in texts] == expected
     with pytest.raises(DataError, match="no evidence for prompt 'other'"):
-        engine.rating(["other"], ["a"], ["b"])
-    assert engine.quality(["other"], ["iron ?"], ["b"]) == [1.0]
+        engine.values(["rating"], ["other"], ["a"], ["b"])
+    assert engine.values(["quality"], ["other"], ["iron ?"], ["b"])["quality"] == [1.0]
     assert IRON not in llm.requests[-1].messages[0]["content"]
 
 
 def test_a_judge_that_failed_is_none_and_no_score():
     for reply in (Reply(None, "timeout"), Reply("fine"), told(SCORE=11)):
         engine, _ = judged_by(lambda prompt, reply=reply: reply)
-        for method in JUDGES:
-            assert getattr(engine, method)(["p"], ["Q?"], ["R."]) == [None]
+        values = engine.values(JUDGES, ["p"], ["Q?"], ["R."])
+        assert values == dict.fromkeys(JUDGES, [None])
 
 
 def test_the_examples_of_a_template_are_replies_that_can_be_read():

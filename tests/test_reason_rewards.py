@@ -1,9 +1,12 @@
 """Learning to Reason for Factuality's reward: by hand, and by its properties."""
 
+import asyncio
 import math
+from functools import partial
+from types import SimpleNamespace
 
 import pytest
-from fake_llm import FakeLLM, field, told
+from fake_llm import FakeLLM, field, template_of, told
 from hypothesis import assume, given
 from hypothesis import strategies as st
 
@@ -15,7 +18,7 @@ from factkit.facts.world import facts as w
 from factkit.papers.reason import rewards as reason
 from factkit.papers.reason.rewards import precisions, reward, score_responses
 from factkit.run import params
-from factkit.verify.claims import Support
+from factkit.verify.claims import Support, extract_claims, label_text
 from factkit.verify.llm import Reply
 from factkit.verify.response import TAGS, ResponseParts, format_response, split_response
 
@@ -99,13 +102,10 @@ class Told:
     def __init__(self):
         self.asked = []
 
-    def supports(self, *rows):
-        self.asked.append(("supports", *rows))
-        return [self.CLAIMS[answer] for answer in rows[2]]
-
-    def preferred(self, *rows):
-        self.asked.append(("preferred", *rows))
-        return [self.WINS[answer] for answer in rows[2]]
+    def values(self, methods, *rows):
+        told = {"supports": self.CLAIMS, "preferred": self.WINS}
+        self.asked += [(method, *rows) for method in methods if rows[0]]
+        return {method: [told[method][a] for a in rows[2]] for method in methods}
 
 
 def ask(arm, *responses, engine=None):
@@ -201,7 +201,7 @@ def test_in_the_fact_world_keeping_to_the_person_wins_whatever_the_length():
         assert exact(ours, theirs).wins is wins
     engine = ExactEngine(WORLD, {REQUEST.id: REQUEST}, {})
     with pytest.raises(DataError, match="no answer of the reference policy"):
-        engine.preferred([REQUEST.id], [REQUEST.question], ["It is."])
+        engine.preferred(REQUEST.id, REQUEST.question, "It is.")
 
 
 # By a judge, and hostile answers
@@ -232,22 +232,57 @@ def judged(rule):
     return reason.PreferenceEngine(**UNUSED, llm=FakeLLM(rule))
 
 
+def test_answers_are_compared_while_claims_are_extracted_and_verified():
+    """The calls of one response do not wait for those of another."""
+    compared, order = asyncio.Event(), []
+
+    class Slow(FakeLLM):
+        async def complete(self, request):
+            order.append(template_of(request))
+            if order[-1] == "judge_relevance":
+                compared.set()
+            await asyncio.wait_for(compared.wait(), 10)
+            return await super().complete(request)
+
+    llm = Slow(
+        extract_claims=lambda prompt: told(claims=[field(prompt, "Sentence")]),
+        verify_claim=lambda prompt: told(label="supported"),
+        judge_relevance=lambda prompt: told(label="a"),
+    )
+    chunk = SimpleNamespace(chunk=SimpleNamespace(text="e"))
+    engine = reason.PreferenceEngine(
+        extract=partial(extract_claims, llm),
+        verify=partial(label_text, llm),
+        pieces=SimpleNamespace(search=lambda *_: [chunk]),
+        search=None,
+        llm=llm,
+    )
+    (one,) = ask("fact_relevance", format_response("t", "Ann won."), engine=engine)
+    assert (one.supports, one.wins, one.reward) == ([YES], True, pytest.approx(0.6))
+    assert order[-1] == "verify_claim"
+    assert sorted(order[:2]) == ["extract_claims", "judge_relevance"]
+
+
 def test_a_judge_prefers_by_its_label_and_an_answer_does_not_speak_for_it():
     def says(prompt):  # it quotes what it is shown
         answer = field(prompt, "Response")
         return told(answer=answer, label="a" if answer == "good" else "b")
 
     rows = ["i"] * 2, ["Q?"] * 2, ["good", "bad"]
-    assert judged(says).preferred(*rows) == [1.0, 0.0]
+    assert judged(says).values(["preferred"], *rows) == {"preferred": [1.0, 0.0]}
     for attack in ATTACKS:
-        assert judged(says).preferred(["i"], ["Q?"], [attack])[0] != 1.0
+        assert [
+            *judged(says).values(["preferred"], ["i"], ["Q?"], [attack]).values()
+        ] != [[1.0]]
     for reply in (
         Reply(None, "timeout"),
         Reply("I can't tell."),
         Reply("<answer>[[A]]</answer>"),
     ):
         engine = judged(lambda prompt, reply=reply: reply)
-        assert engine.preferred(["i"], ["Q?"], ["R."]) == [None]
+        assert engine.values(["preferred"], ["i"], ["Q?"], ["R."]) == {
+            "preferred": [None]
+        }
 
 
 def test_the_base_policy_prefers_where_it_is_named_and_else_the_judge(monkeypatch):

@@ -300,12 +300,11 @@ def test_a_reply_that_cannot_be_read_is_asked_for_once_more_and_shown():
 
     llm = answering(first, lambda prompt: told(label="inconclusive"))
     with pytest.warns(UserWarning) as warned:
-        values = judge.ask(llm, *ASKED)
+        values = judge.ask_all(llm, *ASKED)
     assert [v and v.label for v in values] == [
         *("contradicted", None, None, "inconclusive")
     ]
-    assert [len(batch) for batch in llm.batches] == [4, 1]
-    (again,) = llm.batches[1]
+    (again,) = llm.requests[4:]
     roles = [message["role"] for message in again.messages]
     assert roles == ["user", "assistant", "user"]
     assert again.messages[1]["content"] == prose.text
@@ -319,8 +318,8 @@ def test_a_reply_is_asked_for_no_third_time_and_the_causes_are_told():
     judge.RECENT_FAILURES.clear()
     llm = answering(lambda prompt: Reply("Yes."), lambda prompt: Reply("Yes!\n" * 999))
     with pytest.warns(UserWarning, match="4 × not one JSON object alone"):
-        assert judge.ask(llm, *ASKED) == [None] * 4
-    assert [len(batch) for batch in llm.batches] == [4, 4]
+        assert judge.ask_all(llm, *ASKED) == [None] * 4
+    assert len(llm.requests) == 8
     assert len(judge.describe_failures()) < 300
     with pytest.raises(ValueError, match="4 × not one JSON object"):
         judge.check_failures([None], "failures")
@@ -332,7 +331,7 @@ def test_a_second_reply_that_does_not_come_leaves_the_first_as_the_cause():
         lambda prompt: Reply(None, "call cap of 4 reached"),
     )
     with pytest.warns(UserWarning, match="4 × not of the form Label"):
-        assert judge.ask(llm, *ASKED) == [None] * 4
+        assert judge.ask_all(llm, *ASKED) == [None] * 4
 
 
 def test_a_second_reply_respects_the_cap_on_calls_and_is_cached(tmp_path):
@@ -345,7 +344,7 @@ def test_a_second_reply_respects_the_cap_on_calls_and_is_cached(tmp_path):
         llm = LLM(Endpoint(server.url, "m"), tmp_path / "llm", limits)
         for calls, read_ in ((6, 2), (8, 4), (8, 4)):  # a rerun asks for the rest
             with pytest.warns(UserWarning, match="asked again for 4 of 4 replies"):
-                values = judge.ask(llm, *ASKED)
+                values = judge.ask_all(llm, *ASKED)
             assert len(values) - values.count(None) == read_
             assert llm.totals.calls == calls
             llm.limits = Limits(attempts=1)

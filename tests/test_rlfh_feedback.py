@@ -18,6 +18,7 @@ from factkit.papers.rlfh.feedback import (
     llm_annotator,
     mean_feedback,
 )
+from factkit.verify.calls import run_all
 from factkit.verify.llm import Reply
 from factkit.verify.replies import read_reply
 
@@ -142,8 +143,8 @@ def test_feedback_has_sentences_statements_and_labels_in_the_order_of_the_respon
         Sentence("C is vague.", (statement("C is vague.", VAGUE, 2),)),
     ]
     assert rest == [[], [], [Sentence("D is.", (statement("D is."),))]]
-    # sentences; different statements; responses with statements: each in one batch
-    assert [len(batch) for batch in llm.batches] == [6, 4, 2]
+    # sentences, statements, responses with statements
+    assert list(llm.calls.values()) == [6, 5, 2]
     rating = llm.prompts("rate_informativeness")[0]
     stated = ["1. A is.", "2. B is wrong.", "3. A is.", "4. C is vague."]
     assert field(rating, "Statements") == stated
@@ -171,7 +172,8 @@ def test_a_response_of_which_one_part_failed_is_none_and_no_other_is():
 
 def ratings_of(reply, n):
     """What a reply rates n statements."""
-    return feedback.rate(FakeLLM(lambda _: reply), ["q"], ["r"], [["s"] * n])[0]
+    llm = FakeLLM(lambda _: reply)
+    return run_all([feedback.rate(llm, "q", "r", ["s"] * n)])[0]
 
 
 def test_a_reply_has_a_rating_of_the_scale_for_each_statement():

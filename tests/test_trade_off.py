@@ -278,9 +278,10 @@ def test_a_tie_is_half_a_win_and_a_failure_none():
     def won(ours, theirs):
         (one, *_), n = requests(wp.OPEN), len(ours)
         asked = [one.model_copy(update={"id": str(i)}) for i in range(n)]
-        ids, qualities = [e.id for e in asked], iter((ours, theirs))
-        texts = ["" for _ in ids]
-        return compare_answers(lambda *_: next(qualities), asked, texts, texts)
+        qualities = {"quality": [*ours, *theirs]}
+        engine = SimpleNamespace(values=lambda *_: qualities)
+        texts = ["" for _ in asked]
+        return compare_answers(engine, "quality", asked, texts, texts)
 
     assert won((6, 5, 4), (5, 5, 5)) == [1, 0.5, 0]
     many = (6,) * 19
@@ -291,8 +292,7 @@ def test_a_tie_is_half_a_win_and_a_failure_none():
 def test_more_than_5_per_cent_of_failed_comparisons_end_the_run(
     p, engine, path, monkeypatch
 ):
-    fails = lambda self, ids, *_: [None] * len(ids)  # noqa: E731
-    monkeypatch.setattr(ExactEngine, "quality", fails)
+    monkeypatch.setattr(ExactEngine, "quality", lambda *_: None)
     with pytest.raises(ValueError, match=r"comparison_failures: 100.0% of 3"):
         measure(EXAMPLES, OURS, BASE, engine, p, path)
 

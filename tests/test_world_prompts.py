@@ -117,7 +117,10 @@ def matrix(made):
 def supports_of(made, name):
     """What the world says of each claim of an exploit, for each prompt."""
     said = [row[name] for row in made]
-    return ENGINE.supports([p.id for p in PROMPTS], [p.question for p in PROMPTS], said)
+    return [
+        ENGINE.supports(p.id, p.question, text)
+        for p, text in zip(PROMPTS, said, strict=True)
+    ]
 
 
 def test_exploits_state_as_many_false_facts_as_their_names_say(made):

@@ -7,7 +7,7 @@ adds to it what it alone asks.
 """
 
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import partial
 from typing import TYPE_CHECKING, Any
@@ -19,14 +19,14 @@ from factkit.data.evidence import EvidenceCache, read_evidence
 from factkit.data.examples import DataError, Example, read_examples
 from factkit.facts.source import FactReader
 from factkit.run import runs
-from factkit.verify import claims
+from factkit.verify import claims, judge
 from factkit.verify.claims import (
     Claim,
     ClaimVerifier,
     Extractor,
     Supports,
+    check_response,
     merge_claims,
-    verify_claims,
 )
 from factkit.verify.outcome import Support
 
@@ -44,9 +44,9 @@ Scores = list[float | None]
 class ClaimEngine:
     """Models extract claims and verify them with evidence from each prompt's documents.
 
-    The methods take prompts' ids, prompts and responses, and return one value per
-    response, None where a model failed. pieces: the evidence of rewards, in Binary RAR
-    in chunks of 256 tokens; search: the evidence of evaluation.
+    Each method takes the id of a prompt, the prompt and a response, and returns None
+    where a model failed. pieces: the evidence of rewards, in Binary RAR in chunks of
+    256 tokens; search: the evidence of evaluation.
     """
 
     extract: Extractor
@@ -55,13 +55,23 @@ class ClaimEngine:
     search: Search
     claim_chunks: int = 4
 
-    def supports(self, ids: Texts, prompts: Texts, responses: Texts) -> Supports:
-        """The support of each claim of each response."""
+    def values(
+        self, methods: Iterable[str], ids: Texts, prompts: Texts, responses: Texts
+    ) -> dict[str, list[Any]]:
+        """Method → its value for each response, all asked for at the same time."""
+        methods = list(methods)
+        rows = list(zip(ids, prompts, responses, strict=True))
+        work = [getattr(self, name)(*row) for row in rows for name in methods]
+        values = judge.run_all(work, "judging")
+        return {name: values[k :: len(methods)] for k, name in enumerate(methods)}
 
-        def evidence_of(i: int, claim: Claim) -> list[str]:
-            return self.evidence_of(ids[i], claim.text)
-
-        return verify_claims(self.extract(prompts, responses), evidence_of, self.verify)
+    async def supports(self, prompt_id: str, prompt: str, response: str) -> Supports:
+        """The support of each claim."""
+        evidence_of = partial(self.evidence_of, prompt_id)
+        _, supports = await check_response(
+            prompt, response, self.extract, evidence_of, self.verify
+        )
+        return supports
 
     def evidence_of(self, prompt_id: str, text: str) -> list[str]:
         """The chunks that a text is verified with, best first."""
@@ -86,66 +96,74 @@ class ExactEngine:
     examples: Mapping[str, Example]
     references: Mapping[str, str] = field(default_factory=dict)
 
-    def supports(
-        self, ids: Texts, prompts: Texts, responses: Texts
-    ) -> list[list[Support]]:
-        """The support of each claim of each response."""
-        return [
-            [Support(self.facts.verify(c.text)) for c in self.claims(i, r)]
-            for i, r in zip(ids, responses, strict=True)
-        ]
+    def values(
+        self, methods: Iterable[str], ids: Texts, prompts: Texts, responses: Texts
+    ) -> dict[str, list[Any]]:
+        """Method → its value for each response."""
+        rows = list(zip(ids, prompts, responses, strict=True))
+        return {name: [getattr(self, name)(*row) for row in rows] for name in methods}
 
-    def no_contradiction(self, ids: Texts, prompts: Texts, responses: Texts) -> Scores:
+    def supports(self, prompt_id: str, prompt: str, response: str) -> list[Support]:
+        """The support of each claim."""
+        claims = self.claims(prompt_id, response)
+        return [Support(self.facts.verify(claim.text)) for claim in claims]
+
+    def no_contradiction(self, *row: str) -> float:
         """1.0 if no claim is contradicted, else 0.0 (Binary RAR Eq. 5)."""
-        supports = self.supports(ids, prompts, responses)
-        return [float(Support.CONTRADICTED not in claims) for claims in supports]
+        return float(Support.CONTRADICTED not in self.supports(*row))
 
-    def rating(self, ids: Texts, prompts: Texts, responses: Texts) -> Scores:
-        """The `rating` of each response."""
-        return [rating(claims) for claims in self.supports(ids, prompts, responses)]
+    def rating(self, *row: str) -> float:
+        """The `rating` of the claims' support."""
+        return rating(self.supports(*row))
 
-    def quality(self, ids: Texts, prompts: Texts, responses: Texts) -> Scores:
+    def quality(self, prompt_id: str, prompt: str, response: str) -> float:
         """How well a request is answered, 0–10, true or not: the relevance times the
         share of the subject's relations (or of the wanted number) that it states.
 
         Stands for an LM judge, which likes detail and keeping to the point, and does
         not know what is true. A short answer gets 10 if it is of the asked kind.
         """
-        rows = zip(ids, responses, strict=True)
-        return [self._quality(self.examples[i], response) for i, response in rows]
+        example = self.examples[prompt_id]
+        if example.relation:
+            claims = self.claims(prompt_id, response)
+            facts = [f[0] for f in (self.facts.parse(c.text) for c in claims) if f]
+            kinds = [(fact.subject, fact.relation) for fact in facts]
+            return 10.0 * ((example.entity, example.relation) in kinds)
+        relevance, relations = self._relations(example, response)
+        known = {f.relation for f in self.facts.facts_of(example.entity)}
+        wanted = example.meta.get("wanted") or len(known)
+        detail = min(len(relations) / wanted, 1.0) if relations else 0.0
+        return float(round(10 * detail * relevance))
 
-    def relevance(self, ids: Texts, prompts: Texts, responses: Texts) -> list[float]:
+    def relevance(self, prompt_id: str, prompt: str, response: str) -> float:
         """The share of a response's sentences that state something about its subject,
         true or not; halved if their number is not the wanted one."""
-        rows = zip(ids, responses, strict=True)
-        return [self._relations(self.examples[i], text)[0] for i, text in rows]
+        return self._relations(self.examples[prompt_id], response)[0]
 
-    def preferred(self, ids: Texts, prompts: Texts, responses: Texts) -> Scores:
+    def preferred(self, prompt_id: str, prompt: str, response: str) -> float:
         """1.0 if a response is relevant, no less than the reference policy's, else 0.0
         (Learning to Reason Eq. 2). Truth does not count, as for the judge."""
-        if lacking := [i for i in ids if i not in self.references]:
+        if prompt_id not in self.references:
             raise DataError(
-                f"prompt {lacking[0]!r}: no answer of the reference policy to compare "
+                f"prompt {prompt_id!r}: no answer of the reference policy to compare "
                 "with; run 30_reason_data again"
             )
-        ours = self.relevance(ids, prompts, responses)
-        theirs = self.relevance(ids, prompts, [self.references[i] for i in ids])
-        return [float(a > 0 and a >= b) for a, b in zip(ours, theirs, strict=True)]
+        ours = self.relevance(prompt_id, prompt, response)
+        theirs = self.relevance(prompt_id, prompt, self.references[prompt_id])
+        return float(0 < ours >= theirs)
 
     @property
     def reader(self) -> tuple[Extractor, Search, ClaimVerifier]:
         """What `long_form.evaluate` takes; evidence is not needed."""
         subjects = {e.question: e.entity for e in self.examples.values()}
 
-        def extract(prompts: Texts, responses: Texts) -> list[list[Claim] | None]:
-            rows = zip(prompts, responses, strict=True)
-            return [self._read(text, subjects.get(prompt, "")) for prompt, text in rows]
+        async def extract(prompt: str, response: str) -> list[Claim]:
+            return self._read(response, subjects.get(prompt, ""))
 
-        return (
-            extract,
-            lambda prompt_id, query, k: [],
-            lambda rows: [Support(self.facts.verify(claim)) for claim, _ in rows],
-        )
+        async def verify(claim: str, evidence: Texts) -> Support:
+            return Support(self.facts.verify(claim))
+
+        return extract, lambda prompt_id, query, k: [], verify
 
     def claims(self, prompt_id: str, response: str) -> list[Claim]:
         """The statements of a response, each wording once; that of a short answer
@@ -176,18 +194,6 @@ class ExactEngine:
         wanted = example.meta.get("wanted")
         weight = 1.0 if wanted in (None, len(sentences)) else 0.5
         return weight * len(relations) / max(len(sentences), 1), set(relations)
-
-    def _quality(self, example: Example, response: str) -> float:
-        if example.relation:
-            claims = self.claims(example.id, response)
-            facts = [f[0] for f in (self.facts.parse(c.text) for c in claims) if f]
-            kinds = [(fact.subject, fact.relation) for fact in facts]
-            return 10.0 * ((example.entity, example.relation) in kinds)
-        relevance, relations = self._relations(example, response)
-        known = {f.relation for f in self.facts.facts_of(example.entity)}
-        wanted = example.meta.get("wanted") or len(known)
-        detail = min(len(relations) / wanted, 1.0) if relations else 0.0
-        return float(round(10 * detail * relevance))
 
 
 def rating(supports: Sequence[Support]) -> float:
@@ -244,7 +250,7 @@ def claim_fields(
     evidence = read_evidence(runs.run_folder(p.data_notebook, p) / "evidence.jsonl")
     fields = {
         "extract": partial(claims.extract_claims, llm),
-        "verify": partial(claims.label_texts, llm),
+        "verify": partial(claims.label_text, llm),
         "pieces": EvidenceCache(evidence, tokenizer, p.claim_chunk_tokens),
         "search": search_words(evidence),
         "claim_chunks": p.claim_chunks,

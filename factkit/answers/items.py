@@ -3,10 +3,14 @@
 Results keep them for confidence intervals over requests (`run.statistics`).
 """
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING
 
 from factkit.data.examples import Example
 from factkit.verify.response import extract_answers
+
+if TYPE_CHECKING:
+    from factkit.answers.engine import ClaimEngine, ExactEngine
 
 # request id → metric → value; a metric is absent where the request does not count in it
 Items = dict[str, dict[str, float]]
@@ -38,7 +42,8 @@ def win_items(ids: Sequence[str], wins: Sequence[float | None]) -> Items:
 
 
 def compare_answers(
-    score: Callable[..., Sequence[float | None]],
+    engine: "ExactEngine | ClaimEngine",
+    method: str,
     examples: Sequence[Example],
     ours: Sequence[str],
     theirs: Sequence[str],
@@ -46,11 +51,12 @@ def compare_answers(
     """1 where our response has a higher score than theirs, ½ on a tie, else 0; None
     where the score of one failed.
 
-    score: a method of an engine, (ids, prompts, answers without reasoning) → scores.
+    method: of the engine; it scores the answers without reasoning, all at once.
     """
     ids, prompts = [e.id for e in examples], [e.question for e in examples]
-    scores = [score(ids, prompts, extract_answers(texts)) for texts in (ours, theirs)]
+    texts = extract_answers([*ours, *theirs])
+    scores = engine.values([method], ids * 2, prompts * 2, texts)[method]
     return [
-        None if None in pair else (pair[0] > pair[1]) + 0.5 * (pair[0] == pair[1])
-        for pair in zip(*scores, strict=True)
+        None if None in (a, b) else (a > b) + 0.5 * (a == b)
+        for a, b in zip(scores[: len(ids)], scores[len(ids) :], strict=True)
     ]

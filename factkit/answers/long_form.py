@@ -30,7 +30,13 @@ from factkit.data.evidence import EvidenceCache
 from factkit.data.examples import DataError, Example, read_rows, write_rows
 from factkit.policy.policy import Policy
 from factkit.run.statistics import means
-from factkit.verify.claims import Claim, ClaimVerifier, Extractor, verify_claims
+from factkit.verify import judge
+from factkit.verify.claims import (
+    Claim,
+    ClaimVerifier,
+    Extractor,
+    check_response,
+)
 from factkit.verify.judge import check_failures
 from factkit.verify.outcome import Support
 from factkit.verify.response import extract_answers
@@ -118,10 +124,10 @@ def evaluate(
 ) -> list[CheckedResponse]:
     """The responses' claims, each verified against its k best chunks; kept in `path`.
 
-    All extractions are one batch and all verifications another. Of a response that
-    reasons, only what follows `</think>` is checked. Responses in `path` on which a
-    model failed are checked again. Raises DataError if `path` holds other prompts or
-    responses.
+    All responses are checked at the same time, the claims of each as soon as they are
+    extracted. Of a response that reasons, only what follows `</think>` is checked.
+    Responses in `path` on which a model failed are checked again. Raises DataError if
+    `path` holds other prompts or responses.
     """
     if path.exists():
         stored = [(row.id, row.response) for row in read_checked(path)]
@@ -139,20 +145,19 @@ def evaluate(
             for e, text in zip(examples, responses, strict=True)
         ]
 
+    async def check(row: CheckedResponse, text: str) -> CheckedResponse:
+        def evidence_of(claim: str) -> list[str]:
+            return [hit.chunk.text for hit in search(row.id, claim, k)]
+
+        claims, supports = await check_response(
+            row.prompt, text, extract, evidence_of, verify
+        )
+        return replace(row, claims=claims, supports=supports or [])
+
     def score(rows: list[CheckedResponse]) -> list[CheckedResponse]:
         texts = extract_answers(row.response for row in rows)
-        claims = extract([row.prompt for row in rows], texts)
-
-        def evidence_of(i: int, claim: Claim) -> list[str]:
-            return [hit.chunk.text for hit in search(rows[i].id, claim.text, k)]
-
-        supports = verify_claims(claims, evidence_of, verify)
-        return [
-            replace(row, claims=own_claims, supports=own_supports or [])
-            for row, own_claims, own_supports in zip(
-                rows, claims, supports, strict=True
-            )
-        ]
+        work = [check(row, text) for row, text in zip(rows, texts, strict=True)]
+        return judge.run_all(work, "verifying")
 
     def is_scored(row: CheckedResponse) -> bool:
         return row.claims is not None and None not in row.supports

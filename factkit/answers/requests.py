@@ -71,7 +71,7 @@ def keep_factual(llm: "LLM", examples: Sequence[Example]) -> Loaded:
         {"prompt": e.question, "response": "".join(e.answers[:1])[:MAX_QUESTION_CHARS]}
         for e in examples
     ]
-    replies = judge.ask(llm, "filter_factual", fields, Factual, 128, "filtering")
+    replies = judge.ask_all(llm, "filter_factual", fields, Factual, 128, "filtering")
     labels = [getattr(reply, "label", "failed") for reply in replies]
     counts = Counter({"kept": labels.count("yes"), "not factual": labels.count("no")})
     counts["failed"] = labels.count("failed")

@@ -5,6 +5,7 @@ import socket
 from contextlib import suppress
 from ipaddress import IPv4Address, ip_address
 from typing import Any
+from urllib.request import getproxies, proxy_bypass
 
 import httpcore
 import httpx
@@ -33,6 +34,21 @@ def uses_proxy(url: str | httpx.URL) -> bool:
     with suppress(ValueError):
         local = ip_address(url.host).is_loopback
     return url.scheme == "https" and not local
+
+
+def find_proxy(url: str) -> str | None:
+    """Find the proxy of the environment for a URL, for clients that look for none.
+
+    Raises ParamError if it is none of HTTP.
+    """
+    proxies = getproxies()
+    proxy = proxies.get("https") or proxies.get("all")
+    if not proxy or not uses_proxy(url) or proxy_bypass(httpx.URL(url).host):
+        return None
+    proxy = proxy if "://" in proxy else f"http://{proxy}"
+    if not proxy.startswith(("http://", "https://")):
+        raise ParamError(f"the proxy in the environment: {proxy} is not for HTTP")
+    return proxy
 
 
 def create_client(

@@ -193,16 +193,22 @@ def create_retrying(stop: Any, **options: Any) -> tenacity.Retrying:
 
 
 def wait_s(state: tenacity.RetryCallState) -> float:
-    """Seconds before the next attempt: Retry-After, or twice the last wait.
+    """`pause_s` for tenacity."""
+    error = state.outcome.exception() if state.outcome else None
+    return pause_s(error, state.attempt_number)
+
+
+def pause_s(error: BaseException | None, attempts: int) -> float:
+    """Seconds to wait after an error that ended so many attempts: Retry-After, or
+    twice the last wait.
 
     Jitter keeps calls that failed together from returning together.
     """
-    error = state.outcome and state.outcome.exception()
     response = getattr(error, "response", None)
     header = response.headers.get("retry-after", "") if response is not None else ""
     if header.isdecimal():
         return min(float(header), MAX_WAIT_S) + random.random()
-    return tenacity.wait_exponential_jitter(max=MAX_WAIT_S)(state)
+    return min(2.0 ** (attempts - 1) + random.random(), MAX_WAIT_S)
 
 
 class Client:

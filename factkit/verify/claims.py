@@ -7,14 +7,14 @@ Binary RAR compares with (Fig. 12).
 
 import re
 import unicodedata
-from collections.abc import Callable, Sequence
+from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass
 from enum import StrEnum
 from typing import Annotated, Any
 
 from pydantic import AfterValidator, Field, ValidationInfo
 
-from factkit.verify import judge
+from factkit.verify import calls, judge
 from factkit.verify.llm import LLM
 from factkit.verify.outcome import Support
 from factkit.verify.replies import (
@@ -49,12 +49,12 @@ class Claim:
     sentence: str
 
 
-# (prompts, responses) → the claims of each response; None: failed
-Extractor = Callable[[Sequence[str], Sequence[str]], list[list[Claim] | None]]
-Rows = Sequence[tuple[str, Sequence[str]]]  # (text, evidence texts, best first)
-ClaimVerifier = Callable[[Rows], list[Support | None]]  # None: failed
-# of each claim of each response; None where extraction or verification failed
-Supports = list[list[Support | None] | None]
+# (prompt, response) → the claims of a response; None: failed
+Extractor = Callable[[str, str], Awaitable[list[Claim] | None]]
+# (text, evidence texts, best first) → its support; None: failed
+ClaimVerifier = Callable[[str, Sequence[str]], Awaitable[Support | None]]
+# of each claim of a response; None where extraction or verification failed
+Supports = list[Support | None] | None
 
 
 # ---- extraction
@@ -110,35 +110,29 @@ class Claims(Form):
     claims: Annotated[list[ClaimText], limit_items(12)]
 
 
-def extract_claims(
-    llm: LLM, prompts: Sequence[str], responses: Sequence[str]
-) -> list[list[Claim] | None]:
-    """Extract the claims of each response by the rules of Binary RAR Fig. 11.
+async def extract_claims(llm: LLM, prompt: str, response: str) -> list[Claim] | None:
+    """Extract the claims of a response by the rules of Binary RAR Fig. 11.
 
-    A response is None if one of its sentences failed, and has no claims if it has no
-    sentences. Claims that repeat within a response are merged.
+    None if one of its sentences failed; no claims if it has no sentences. Claims that
+    repeat within the response are merged.
     """
-    rows = extract_texts(llm, "extract_claims", Claims, prompts, responses)
-    return [merge_claims(texts) for texts in rows]
+    texts = await extract_texts(llm, "extract_claims", Claims, prompt, response)
+    return merge_claims(texts)
 
 
-def extract_texts(
-    llm: LLM,
-    template: str,
-    form: type[Form],
-    prompts: Sequence[str],
-    responses: Sequence[str],
-) -> list[list[tuple[str, list[str] | None]]]:
-    """List the texts that a model extracts from each sentence of each response.
+async def extract_texts(
+    llm: LLM, template: str, form: type[Form], prompt: str, response: str
+) -> list[tuple[str, list[str] | None]]:
+    """List the texts that a model extracts from each sentence of a response.
 
     Each sentence is one request, which shows the prompt and the `BEFORE` and `AFTER`
-    sentences around it, as VeriScore's do; all are one batch. Returns pairs of sentence
-    and texts, None where the request failed.
+    sentences around it, as VeriScore's do. Returns pairs of sentence and texts, None
+    where the request failed.
 
     template: with the fields question, before, sentence and after. form: its only field
     is the list.
     """
-    split = [split_sentences(response) for response in responses]
+    sentences = split_sentences(response)
     rows = [
         {
             "question": prompt,
@@ -146,13 +140,14 @@ def extract_texts(
             "sentence": sentence,
             "after": sentences[i + 1 : i + 1 + AFTER],
         }
-        for prompt, sentences in zip(prompts, split, strict=True)
         for i, sentence in enumerate(sentences)
     ]
-    replies = judge.ask(llm, template, rows, form, CLAIM_TOKENS, "extracting")
+    replies = await calls.gather(
+        judge.ask(llm, template, row, form, CLAIM_TOKENS) for row in rows
+    )
     (key,) = form.model_fields
-    texts = (getattr(reply, key, None) for reply in replies)
-    return [[(sentence, next(texts)) for sentence in row] for row in split]
+    texts = [getattr(reply, key, None) for reply in replies]
+    return list(zip(sentences, texts, strict=True))
 
 
 def merge_claims(texts: Sequence[tuple[str, list[str] | None]]) -> list[Claim] | None:
@@ -177,42 +172,39 @@ class Label(Form):
     label: Annotated[Support, match_word(*Support)]
 
 
-def label_texts(
+async def label_text(
     llm: LLM,
-    rows: Rows,
+    text: str,
+    evidence: Sequence[str],
     template: str = "verify_claim",
     form: type[Form] = Label,
     field: str = "claim",
     default: StrEnum = Support.INCONCLUSIVE,
-) -> list[Any]:
-    """Label each text by one request with all its evidence (Binary RAR Fig. 12).
+) -> Any:
+    """Label a text by one request with all its evidence (Binary RAR Fig. 12).
 
     field: the text's in the template. form: with the field `label`. default: the label
     of a text without evidence, by definition and without a request. None: it failed.
     """
-    fields = [{"evidence": list(e), field: text} for text, e in rows if e]
-    replies = judge.ask(llm, template, fields, form, LABEL_TOKENS, "verifying")
-    labels = (getattr(reply, "label", None) for reply in replies)
-    return [next(labels) if evidence else default for _, evidence in rows]
+    if not evidence:
+        return default
+    row = {"evidence": list(evidence), field: text}
+    reply = await judge.ask(llm, template, row, form, LABEL_TOKENS)
+    return getattr(reply, "label", None)
 
 
-def verify_claims(
-    claims_by_response: Sequence[Sequence[Claim] | None],
-    evidence_of: Callable[[int, Claim], Sequence[str]],
-    verifier: ClaimVerifier,
-) -> Supports:
-    """Verify every claim of every response in one batch.
-
-    claims_by_response: an extractor's; the support of None is None. evidence_of: (index
-    of the response, claim) → evidence. Equal claims with equal evidence are verified
-    once, also across responses.
-    """
-    rows = [
-        None if claims is None else [(c.text, tuple(evidence_of(i, c))) for c in claims]
-        for i, claims in enumerate(claims_by_response)
-    ]
-    unique = list(dict.fromkeys(row for claims in rows for row in claims or ()))
-    support = dict(zip(unique, verifier(unique) if unique else [], strict=True))
-    return [
-        None if claims is None else [support[row] for row in claims] for claims in rows
-    ]
+async def check_response(
+    prompt: str,
+    response: str,
+    extract: Extractor,
+    evidence_of: Callable[[str], Sequence[str]],
+    verify: ClaimVerifier,
+) -> tuple[list[Claim] | None, Supports]:
+    """Extract a response's claims and verify each. evidence_of: a claim's text → its
+    evidence."""
+    claims = await extract(prompt, response)
+    if claims is None:
+        return None, None
+    texts = [claim.text for claim in claims]
+    supports = await calls.gather(verify(text, evidence_of(text)) for text in texts)
+    return claims, supports

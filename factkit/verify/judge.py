@@ -7,14 +7,16 @@ import json
 import re
 import warnings
 from collections import Counter, deque
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Coroutine, Iterable, Mapping, Sequence
 from dataclasses import replace
+from functools import cache
 from hashlib import sha256
-from typing import Annotated
+from typing import Annotated, Any, TypeVar
 
 from factkit import prompts
 from factkit.policy.decoding import Sampling
 from factkit.run.results import JUDGEMENTS
+from factkit.verify import calls
 from factkit.verify.llm import LLM, Reply, Request, shorten
 from factkit.verify.outcome import Outcome, abstains
 from factkit.verify.replies import (
@@ -40,6 +42,7 @@ RECENT_FAILURES: deque[Failure] = deque(maxlen=1_000)  # of this process
 # `<`, the bracket of control tokens, and line ends that JSON does not escape
 ESCAPED = re.compile(r"<|\[(?=/?[A-Z_]+\]|gMASK\])|[\x7f-\x9f\u2028\u2029]")
 
+T = TypeVar("T")
 Row = tuple[str, str | Sequence[str], str]  # question, ground truth(s), text to grade
 
 
@@ -57,52 +60,76 @@ class Choice(Form):
     label: Annotated[str, match_word("a", "b")]
 
 
-def ask(
+async def ask(
     llm: LLM,
     template: str,
-    rows: Sequence[Mapping[str, str | Sequence[str]]],
+    row: Mapping[str, str | Sequence[str]],
+    form: type[F],
+    reply_tokens: int,
+) -> F | None:
+    """Ask about a row by one greedy request, awaited within `run_all`. None: it failed.
+
+    A reply that ends normally but cannot be read is requested once more, with the reply
+    in the chat.
+
+    row: a template's fields, each inserted by `quote`. form: requested from endpoints
+    that support JSON schemas, and checked with the row.
+    """
+    text, version, schema = _read_form(template, form)
+    fields = {name: quote(value) for name, value in row.items()}
+    message = {"role": "user", "content": prompts.fill(text, **fields)}
+    request = Request((message,), version, Sampling(reply_tokens), schema=schema)
+    JUDGEMENTS["asked"] += 1
+    reply = await llm.complete(request)
+    value = read_reply(reply, form, row)
+    if isinstance(value, Failure) and reply.finished:
+        JUDGEMENTS["asked_again"] += 1
+        second = await llm.complete(_request_again(request, reply))
+        if second.text is not None:  # else the first reply is the cause
+            value = read_reply(second, form, row)
+    if isinstance(value, Failure):
+        JUDGEMENTS["failed"] += 1
+        RECENT_FAILURES.append(value)
+        return None
+    return value
+
+
+@cache
+def _read_form(template: str, form: type[Form]) -> tuple[str, str, dict[str, Any]]:
+    """Text and version of a template of the kit, and the schema of the replies."""
+    text = prompts.template(template)
+    version = f"{template}@{sha256(text.encode()).hexdigest()[:8]}"
+    return text, version, form.model_json_schema()
+
+
+def run_all(work: Iterable[Coroutine[Any, Any, T]], progress: str) -> list[T]:
+    """`calls.run_all`, with one warning that counts repeated requests and failures."""
+    before = JUDGEMENTS.copy()
+    values = calls.run_all(work, progress)
+    asked, again, failed = (
+        JUDGEMENTS[name] - before[name] for name in ("asked", "asked_again", "failed")
+    )
+    if again or failed:
+        failures = list(RECENT_FAILURES)[-failed:] if failed else []
+        warnings.warn(
+            f"{progress}: asked again for {again} of {asked} replies, "
+            f"{failed} failed{describe_failures(failures)}",
+            stacklevel=2,
+        )
+    return values
+
+
+def ask_all(
+    llm: LLM,
+    template: str,
+    rows: Iterable[Mapping[str, str | Sequence[str]]],
     form: type[F],
     reply_tokens: int,
     progress: str = "judging",
 ) -> list[F | None]:
-    """Ask about each row by one greedy request; None: it failed.
-
-    All requests are one batch. A reply that ends normally but cannot be read is
-    requested once more, with the reply in the chat, in a second batch. One warning
-    counts the repeated requests and the causes of failure.
-
-    rows: a template's fields, each inserted by `quote`. form: requested from endpoints
-    that support JSON schemas, and checked with the row.
-    """
-    text, schema = prompts.template(template), form.model_json_schema()
-    version = f"{template}@{sha256(text.encode()).hexdigest()[:8]}"
-    requests = []
-    for row in rows:
-        fields = {name: quote(value) for name, value in row.items()}
-        message = {"role": "user", "content": prompts.fill(text, **fields)}
-        sampling = Sampling(reply_tokens)
-        requests.append(Request((message,), version, sampling, schema=schema))
-    replies = llm.run(requests, progress=progress) if requests else []
-    values = [
-        read_reply(reply, form, row) for reply, row in zip(replies, rows, strict=True)
-    ]
-    failed = [i for i, value in enumerate(values) if isinstance(value, Failure)]
-    unread = [i for i in failed if replies[i].finished]
-    repeated = [_request_again(requests[i], replies[i]) for i in unread]
-    second = llm.run(repeated, progress="asking again") if repeated else []
-    for i, reply in zip(unread, second, strict=True):
-        if reply.text is not None:  # else the first reply is the cause
-            values[i] = read_reply(reply, form, rows[i])
-    failures = [value for value in values if isinstance(value, Failure)]
-    RECENT_FAILURES.extend(failures)
-    JUDGEMENTS.update(asked=len(rows), asked_again=len(unread), failed=len(failures))
-    if failed:
-        warnings.warn(
-            f"{template}: asked again for {len(unread)} of {len(rows)} replies, "
-            f"{len(failures)} failed{describe_failures(failures)}",
-            stacklevel=2,
-        )
-    return [None if isinstance(value, Failure) else value for value in values]
+    """`ask` about all rows at the same time."""
+    work = [ask(llm, template, row, form, reply_tokens) for row in rows]
+    return run_all(work, progress)
 
 
 def _request_again(request: Request, reply: Reply) -> Request:
@@ -155,7 +182,7 @@ def grade_responses(llm: LLM, template: str, rows: Sequence[Row]) -> list[float 
         {"question": question, "ground_truth": truth, graded_field: text[:limit]}
         for question, truth, text in rows
     ]
-    grades = ask(llm, template, fields, Grade, REPLY_TOKENS)
+    grades = ask_all(llm, template, fields, Grade, REPLY_TOKENS)
     return [None if grade is None else float(grade.score) for grade in grades]
 
 
@@ -193,7 +220,7 @@ def compare_responses(
         for prompt, a, b in pairs
         for first, second in ((a, b), (b, a))
     ]
-    choices = ask(llm, "compare_responses", rows, Choice, REPLY_TOKENS, "comparing")
+    choices = ask_all(llm, "compare_responses", rows, Choice, REPLY_TOKENS, "comparing")
     return [
         (a.label == "a") / 2 + (b.label == "b") / 2 if a and b else None
         for a, b in zip(choices[::2], choices[1::2], strict=True)

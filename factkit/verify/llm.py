@@ -8,22 +8,22 @@ import hashlib
 import json
 import re
 import warnings
-from collections.abc import Callable, Mapping, Sequence
-from dataclasses import asdict, dataclass, field
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from functools import cached_property
 from pathlib import Path
 from types import SimpleNamespace
 from typing import TYPE_CHECKING, Any
 
 from pydantic import TypeAdapter, ValidationError
 
-from factkit import UserError
 from factkit.policy.decoding import Sampling
-from factkit.run import connections
+from factkit.run import connections, serving
 from factkit.run.cache import Cache
-from factkit.run.progress import progress_bar
+from factkit.verify import calls
 
 if TYPE_CHECKING:
-    from openai import AsyncOpenAI
+    from aiohttp import ClientResponse
 
 # In errors of servers without structured output
 NO_SCHEMA = re.compile(r"(?i)response_format|schema|structured output|grammar|guided")
@@ -93,7 +93,7 @@ class Endpoint:
         if not (self.key.isascii() and self.key.isprintable()):
             raise ValueError("the API key holds a line break or a non-ASCII character")
 
-    @property
+    @cached_property
     def identity(self) -> str:
         """All that determines the endpoint's answers, for the cache; no secrets."""
         import httpx
@@ -117,13 +117,25 @@ class Endpoint:
 
 @dataclass(frozen=True)
 class Limits:
-    """Limits on calls: how many at once, seconds per attempt, attempts per request
-    (over at least 15 seconds), and attempts in all."""
+    """Limits on calls: how many at once in this process, seconds per attempt, attempts
+    per request (over at least a minute), and attempts in all."""
 
     concurrency: int = 64
     timeout_s: float = 60.0
     attempts: int = 7
     max_calls: int | None = None
+
+
+class CallCap(Exception):
+    """No call is left of `Limits.max_calls`."""
+
+
+class StatusError(Exception):
+    """The server answered with another status than 200."""
+
+    def __init__(self, response: "ClientResponse", text: str) -> None:
+        super().__init__(f"HTTP {response.status}: {text}")
+        self.response, self.status, self.text = response, response.status, text
 
 
 class LLM:
@@ -138,38 +150,49 @@ class LLM:
     ) -> None:
         self.endpoint, self.limits = endpoint, limits
         self._cache = None if cache is None else Cache(cache)
+        self._proxy = connections.find_proxy(endpoint.url)
         self.totals = SimpleNamespace(calls=0, prompt_tokens=0, completion_tokens=0)
+        self._under_way: dict[str, asyncio.Task[Reply]] = {}  # by key
         # keywords that the server refuses in a schema; None: it refuses all schemas
         self._refused: frozenset[str] | None = frozenset()
         self._key_error = ""  # why the server refuses the key
 
     def run(self, requests: Sequence[Request], progress: str = "") -> list[Reply]:
-        """Return one reply per request; equal requests share a call.
+        """Return one reply per request. progress: label of a progress bar, or ""."""
+        return calls.run_all(map(self.complete, requests), progress)
 
-        progress: label of a progress bar, or "". Each answer is cached when it arrives,
-        so that a killed run repeats no call. Also works in a notebook's event loop.
+    async def complete(self, request: Request) -> Reply:
+        """Return the reply to a request, to await within `calls.run_all`.
+
+        Equal requests under way at the same time share a call. Each answer is cached
+        when it arrives, so that a killed run repeats no call. After a refusal of the
+        key, nothing that is under way is called any more.
         """
-        identity = self.endpoint.identity
-        keys = [cache_key(identity, request) for request in requests]
-        missing = dict(zip(keys, requests, strict=True))
-        replies: dict[str, Reply] = {}
-        with progress_bar(len(missing), progress, "call") as bar:
+        if not self._under_way:
+            self._key_error = ""
+        key = cache_key(self.endpoint.identity, request)
+        if key not in self._under_way:
+            task = asyncio.create_task(self._answer(key, request))
+            self._under_way[key] = task
+            task.add_done_callback(lambda _: self._under_way.pop(key))
+        return await self._under_way[key]
 
-            def add(key: str, reply: Reply) -> None:
-                replies[key] = reply
-                bar.update()
-
-            for key in list(missing):
-                if reply := self._read_cache(key):
-                    add(key, reply)
-                    del missing[key]
-            if missing:
-                from anyio.from_thread import start_blocking_portal
-
-                # the loop runs in another thread; an interrupt cancels its tasks
-                with start_blocking_portal() as portal:
-                    portal.call(self._complete_all, missing, add)
-        return [replies[key] for key in keys]
+    async def _answer(self, key: str, request: Request) -> Reply:
+        if reply := self._read_cache(key):
+            return reply
+        async with calls.limit(self.limits.concurrency):
+            if self._key_error:
+                return Reply(None, f"not called: {self._key_error}")
+            try:
+                reply = await self._call(request)
+            except Exception as error:  # any failure concerns this call alone
+                why = self.endpoint.redact(f"{type(error).__name__}: {error}")
+                return Reply(None, shorten(why))
+        self.totals.prompt_tokens += reply.prompt_tokens
+        self.totals.completion_tokens += reply.completion_tokens
+        if self._cache and reply.text is not None:
+            self._cache.set(key, vars(reply))
+        return reply
 
     def _read_cache(self, key: str) -> Reply | None:
         if self._cache is None or (stored := self._cache.get(key)) is None:
@@ -181,69 +204,7 @@ class LLM:
             warnings.warn(f"{self._cache.folder}: {problem}", stacklevel=3)
             return None
 
-    async def _complete_all(
-        self, missing: Mapping[str, Request], add: Callable[[str, Reply], None]
-    ) -> None:
-        """Complete the requests, `concurrency` at once, until the key is refused."""
-        waiting, self._key_error = iter(missing.items()), ""
-
-        async def work() -> None:
-            for key, request in waiting:
-                reply = Reply(None, f"not called: {self._key_error}")
-                if not self._key_error:
-                    reply = await self._complete(client, request)
-                self.totals.prompt_tokens += reply.prompt_tokens
-                self.totals.completion_tokens += reply.completion_tokens
-                if self._cache and reply.text is not None:
-                    self._cache.set(key, asdict(reply))
-                add(key, reply)
-
-        async with self._client() as client, asyncio.TaskGroup() as group:
-            for _ in range(min(self.limits.concurrency, len(missing))):
-                group.create_task(work())
-
-    def _client(self) -> "AsyncOpenAI":
-        """Create a client for the running event loop; it follows no redirect."""
-        import httpx
-        from openai import AsyncOpenAI, DefaultAsyncHttpxClient, OpenAIError
-
-        endpoint, limits, totals = self.endpoint, self.limits, self.totals
-
-        class HttpClient(DefaultAsyncHttpxClient):
-            """Counts attempts and limits the total time of each."""
-
-            async def send(self, *args: Any, **options: Any) -> Any:
-                if limits.max_calls is not None and totals.calls >= limits.max_calls:
-                    # openai's client does not retry its own errors
-                    raise OpenAIError(f"call cap of {limits.max_calls} reached")
-                totals.calls += 1
-                try:
-                    async with asyncio.timeout(limits.timeout_s):
-                        return await super().send(*args, **options)
-                except TimeoutError:
-                    raise httpx.ReadTimeout("no answer in time") from None
-
-        proxy = connections.uses_proxy(endpoint.url)
-        try:
-            http_client = HttpClient(
-                timeout=limits.timeout_s, follow_redirects=False, trust_env=proxy
-            )
-        except ImportError as error:  # a SOCKS proxy
-            raise UserError(f"the proxy in the environment: {error}") from None
-        return AsyncOpenAI(
-            base_url=endpoint.url,
-            api_key=endpoint.key or "none",
-            default_headers=endpoint.headers,
-            timeout=limits.timeout_s,
-            max_retries=limits.attempts - 1,
-            http_client=http_client,
-        )
-
-    async def _complete(self, client: "AsyncOpenAI", request: Request) -> Reply:
-        """Complete one request; openai's client repeats attempts that fail."""
-        from openai import APIStatusError, APITimeoutError, OpenAIError
-        from openai.types.chat import ChatCompletion
-
+    async def _call(self, request: Request) -> Reply:
         endpoint, sampling = self.endpoint, request.sampling
         body = {
             "model": endpoint.model,
@@ -253,35 +214,80 @@ class LLM:
             "top_p": sampling.top_p,
             **endpoint.extra,
         }
-        refused, options = self._refused, {}
-        if request.schema is not None and refused is not None:
-            options["response_format"] = _response_format(request.schema, refused)
+        refused = self._refused
+        if constrained := request.schema is not None and refused is not None:
+            body["response_format"] = _response_format(request.schema, refused)
         try:
-            # `chat.completions.create` checks the body's types: the slowest part
-            response = await client.post(
-                "/chat/completions", cast_to=ChatCompletion, body=body | options
+            return _read_response(
+                await self._post(json.dumps(body, default=dict).encode())
             )
-        except APITimeoutError:
-            return Reply(None, f"no answer within {client.timeout:g} s")
-        except APIStatusError as error:
-            status, why = error.status_code, error.message
-            if options and status in (400, 422) and NO_SCHEMA.search(why):
+        except TimeoutError:
+            return Reply(None, f"no answer within {self.limits.timeout_s:g} s")
+        except CallCap as error:
+            return Reply(None, str(error))
+        except StatusError as error:
+            if (
+                constrained
+                and error.status in (400, 422)
+                and NO_SCHEMA.search(error.text)
+            ):
                 if self._refused == refused:  # this call met the error first
                     self._refused = None if refused else BOUNDS
                     what = "a schema" if refused else "the bounds of a schema"
                     warnings.warn(f"asking without {what}: {error}", stacklevel=2)
-                return await self._complete(client, request)
-            why = shorten(endpoint.redact(f"HTTP {status}: {why}"))
-            if status in (401, 403):
+                return await self._call(request)
+            why = shorten(endpoint.redact(str(error)))
+            if error.status in (401, 403):
                 self._key_error = why
             return Reply(None, why)
-        except Exception as error:  # any failure concerns this call alone
-            if type(error) is OpenAIError:  # the cap on calls
-                return Reply(None, str(error))
-            cause = f" ({error.__cause__})" if error.__cause__ else ""
-            why = f"{type(error).__name__}: {error}{cause}"
-            return Reply(None, shorten(endpoint.redact(why)))
-        return _read_response(response)
+
+    async def _post(self, body: bytes) -> Any:
+        """Return the JSON of the answer; attempts that may succeed later are repeated.
+
+        Raises CallCap, and the last attempt's TimeoutError, StatusError or other error.
+        """
+        import aiohttp
+
+        endpoint, limits = self.endpoint, self.limits
+        url = f"{endpoint.url.rstrip('/')}/chat/completions"
+        headers = {
+            "content-type": "application/json",
+            "authorization": f"Bearer {endpoint.key or 'none'}",
+            **{name.lower(): value for name, value in endpoint.headers.items()},
+        }
+
+        async def attempt() -> Any:
+            if limits.max_calls is not None and self.totals.calls >= limits.max_calls:
+                raise CallCap(f"call cap of {limits.max_calls} reached")
+            self.totals.calls += 1
+            async with (
+                asyncio.timeout(limits.timeout_s),
+                calls.open_session().post(
+                    url,
+                    data=body,
+                    headers=headers,
+                    proxy=self._proxy,
+                    allow_redirects=False,
+                ) as response,
+            ):
+                content = await response.read()
+            if response.status != 200:
+                raise StatusError(response, content.decode(errors="replace"))
+            return json.loads(content)
+
+        def may_pass(error: BaseException) -> bool:
+            if isinstance(error, StatusError):
+                return error.status in (408, 409, 429) or error.status >= 500
+            return isinstance(error, TimeoutError | aiohttp.ClientError)
+
+        for number in range(1, limits.attempts):  # tenacity takes 0.1 ms per call
+            try:
+                return await attempt()
+            except Exception as error:
+                if not may_pass(error):
+                    raise
+                await asyncio.sleep(serving.pause_s(error, number))
+        return await attempt()
 
 
 def cache_key(endpoint: str, request: Request) -> str:
@@ -301,10 +307,12 @@ def cache_key(endpoint: str, request: Request) -> str:
 
 def _response_format(schema: Mapping, refused: frozenset[str]) -> dict[str, Any]:
     """Make the field for a JSON schema, without the refused keywords."""
-    allowed = json.loads(
-        json.dumps(schema, default=dict),
-        object_hook=lambda part: {k: part[k] for k in part if k not in refused},
-    )
+    allowed = schema
+    if refused:
+        allowed = json.loads(
+            json.dumps(schema, default=dict),
+            object_hook=lambda part: {k: part[k] for k in part if k not in refused},
+        )
     answer = {"name": "answer", "schema": allowed, "strict": True}
     return {"type": "json_schema", "json_schema": answer}
 
@@ -312,15 +320,15 @@ def _response_format(schema: Mapping, refused: frozenset[str]) -> dict[str, Any]
 def _read_response(response: Any) -> Reply:
     """Read a response of any shape; an empty text is a failure."""
     try:
-        choice = response.choices[0]
-        text, reason = choice.message.content, choice.finish_reason
+        choice = response["choices"][0]
+        text, reason = choice["message"].get("content"), choice.get("finish_reason")
+        usage = response.get("usage") or {}
+        prompt_tokens, completion_tokens = (
+            n if type(n := usage.get(name)) is int else 0
+            for name in ("prompt_tokens", "completion_tokens")
+        )
     except (AttributeError, IndexError, KeyError, TypeError):
         return Reply(None, "the answer has no choice")
-    usage = getattr(response, "usage", None)
-    prompt_tokens, completion_tokens = (
-        n if type(n := getattr(usage, name, 0)) is int else 0
-        for name in ("prompt_tokens", "completion_tokens")
-    )
     is_answer = isinstance(text, str) and text.strip()
     return Reply(
         text if is_answer else None,

@@ -144,8 +144,8 @@ class Batch:
         from factkit.verify import claims
 
         shared = {
-            "extract": claims.llm_extractor(llm),
-            "verify": claims.llm_claim_verifier(llm),
+            "extract": functools.partial(claims.extract_claims, llm),
+            "verify": functools.partial(claims.label_text, llm),
             "pieces": EvidenceCache(self.evidence, self.tokenizer, 256),
             "search": search_words(self.evidence),
             "claim_chunks": CHUNKS,
@@ -173,10 +173,10 @@ class Batch:
         """Score the responses, behind as much reasoning, by an arm of Learning to
         Reason. Raises RuntimeError if a reward is missing."""
         from factkit.papers.reason.rewards import rewards_by_arm
-        from factkit.verify.response import written
+        from factkit.verify.response import format_response
 
         ids, prompts, answers = self.columns
-        responses = [written(answer, answer) for answer in answers]
+        responses = [format_response(answer, answer) for answer in answers]
         with client(url) as llm:
             _, engine = self.engines(llm)
             with stopwatch() as figures:

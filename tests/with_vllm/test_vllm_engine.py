@@ -14,6 +14,7 @@ from factkit.data.corpus import load_leads
 from factkit.data.evidence import EvidenceCache
 from factkit.papers.rar.rewards import EvidenceEngine, rewards_by_arm
 from factkit.verify import claims, llm
+from factkit.verify.calls import run_all
 from factkit.verify.response import split_sentences
 
 N = 6  # responses
@@ -36,9 +37,9 @@ def judge(endpoint, tmp_path_factory):
     return llm.LLM(llm.Endpoint(endpoint, "judge"), cache, patient)
 
 
-def each_sentence(prompts, responses):
-    """Its sentences as the claims of each response."""
-    return [[claims.Claim(s, s) for s in split_sentences(r)] for r in responses]
+async def each_sentence(prompt, response):
+    """Its sentences as the claims of a response."""
+    return [claims.Claim(s, s) for s in split_sentences(response)]
 
 
 @pytest.fixture(scope="module")
@@ -49,7 +50,7 @@ def engine(judge, smollm, asked):
     tokenizer = AutoTokenizer.from_pretrained(smollm)
     return EvidenceEngine(
         extract=each_sentence,
-        verify=partial(claims.label_texts, judge),
+        verify=partial(claims.label_text, judge),
         llm=judge,
         whole=EvidenceCache(evidence, tokenizer, 256),
         pieces=EvidenceCache(evidence, tokenizer, 128),
@@ -61,13 +62,14 @@ def engine(judge, smollm, asked):
 
 def test_a_real_model_s_extractions_have_their_form(judge, asked):
     """A list of claims, here an empty one of every sentence."""
-    found = claims.extract_claims(judge, *asked[1:])
+    work = [claims.extract_claims(judge, *row) for row in zip(*asked[1:], strict=True)]
+    found = run_all(work)
     assert len(found) == N
     assert None not in found
 
 
 def test_each_claim_of_a_real_model_gets_a_label(engine, asked):
-    found = engine.supports(*asked)
+    found = engine.values(["supports"], *asked)["supports"]
     labels = [label for of in found if of is not None for label in of]
     assert len(found) == N
     assert labels and None not in labels  # a short reply, held to its schema

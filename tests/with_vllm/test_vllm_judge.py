@@ -53,7 +53,7 @@ def test_a_served_judge_ends_within_its_tokens_and_may_quote(endpoint):
     row = {"prompt": "Which song is it?", "response_a": 'It is "Yesterday".'}
     rows = [row | {"response_b": f"It is song number {i}."} for i in range(8)]
     asked = "compare_responses", rows, judge.Choice, judge.REPLY_TOKENS
-    assert all(judge.ask(llm_judge, *asked))
+    assert all(judge.ask_all(llm_judge, *asked))
     # all of a text, not its first letter; what does not end would fill 200 tokens
     schema = claims.Claims.model_json_schema()
     schema["properties"]["claims"]["minItems"] = 2

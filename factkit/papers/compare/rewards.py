@@ -51,8 +51,8 @@ def compare_with_base(
     to Reason §3.1.1). A short response only has to be of the kind that is asked for."""
     long = [i for i, row in enumerate(ids) if not engine.examples[row].relation]
     columns = ([column[i] for i in long] for column in (ids, prompts, responses))
-    wins = dict(zip(long, engine.preferred(*columns), strict=True))
-    quality = engine.quality(ids, prompts, responses)
+    wins = dict(zip(long, map(engine.preferred, *columns), strict=True))
+    quality = list(map(engine.quality, ids, prompts, responses))
     return [bool(wins.get(i, quality[i])) for i in range(len(ids))]
 
 
@@ -63,7 +63,7 @@ def compute_rewards(
     rows = ids, prompts, responses
     if arm in ("binary_rar", "veriscore"):
         return rar.rewards_by_arm([arm], engine, *rows)[arm]
-    supports = engine.supports(*rows)
+    supports = list(map(engine.supports, *rows))
     if arm == "ternary":
         return [ternary(judge_response(each)) for each in supports]
     weights = reason.WEIGHTS[arm]
@@ -118,8 +118,9 @@ def reward_function(p: "Compare", folder: Path) -> Callable[..., Rewards]:
     engine = exact_engine(p)
 
     def score(ids: Texts, prompts: Texts, responses: Texts, _: Any) -> ScoredBatch:
-        claims = list(map(len, engine.supports(ids, prompts, responses)))
-        rewards = compute_rewards(p.arm, engine, ids, prompts, responses)
+        rows = ids, prompts, responses
+        claims = list(map(len, map(engine.supports, *rows)))
+        rewards = compute_rewards(p.arm, engine, *rows)
         responds = list(map(bool, claims))
         return ScoredBatch(rewards, {"total_claims": claims, "responds": responds})
 

@@ -102,40 +102,33 @@ class EvidenceEngine(ClaimEngine):
     whole_chunks: int = 8
     with_prompt: bool = True
 
-    def no_contradiction(self, ids: Texts, prompts: Texts, responses: Texts) -> Scores:
+    async def no_contradiction(self, *row: str) -> float | None:
         """1.0 if nothing contradicts the evidence, else 0.0 (Eq. 5, Fig. 9). Omissions
         are no errors, nor are claims that the evidence does not mention (§3.3)."""
-        rows = self._add_evidence(ids, prompts, responses)
-        return self._judge("judge_contradiction", Check, rows)
+        return await self._judge("judge_contradiction", Check, self._add_evidence(*row))
 
-    def rating(self, ids: Texts, prompts: Texts, responses: Texts) -> Scores:
+    async def rating(self, *row: str) -> float | None:
         """How surely the evidence shows no error, 0–10 (§6.2, Fig. 10)."""
-        rows = self._add_evidence(ids, prompts, responses)
-        return self._judge("rate_factuality", Rating, rows)
+        return await self._judge("rate_factuality", Rating, self._add_evidence(*row))
 
-    def quality(self, ids: Texts, prompts: Texts, responses: Texts) -> Scores:
+    async def quality(self, prompt_id: str, prompt: str, response: str) -> float | None:
         """How helpful, relevant and detailed a response is, 0–10, without evidence
         (§4.3; the paper prints no prompt, this one is ours)."""
-        pairs = zip(prompts, responses, strict=True)
-        rows = [{"question": x, "response": y} for x, y in pairs]
-        return self._judge("judge_quality", Rating, rows)
+        row = {"question": prompt, "response": response}
+        return await self._judge("judge_quality", Rating, row)
 
-    def _add_evidence(self, ids: Texts, prompts: Texts, responses: Texts) -> list[dict]:
-        """Each prompt x with its response y and the evidence C(x, y), best first."""
-        rows = []
-        for i, prompt, response in zip(ids, prompts, responses, strict=True):
-            query = query_of(prompt, response, self.with_prompt)
-            hits = self.whole.search(i, query, self.whole_chunks)
-            evidence = [hit.chunk.text for hit in hits]
-            row = {"question": prompt, "response": response, "evidence": evidence}
-            rows.append(row)
-        return rows
+    def _add_evidence(self, prompt_id: str, prompt: str, response: str) -> dict:
+        """The prompt x with the response y and the evidence C(x, y), best first."""
+        query = query_of(prompt, response, self.with_prompt)
+        hits = self.whole.search(prompt_id, query, self.whole_chunks)
+        evidence = [hit.chunk.text for hit in hits]
+        return {"question": prompt, "response": response, "evidence": evidence}
 
-    def _judge(
-        self, template: str, form: type[Check | Rating], rows: Sequence[dict]
-    ) -> Scores:
-        replies = judge.ask(self.llm, template, rows, form, 1024)
-        return [None if reply is None else float(reply.SCORE) for reply in replies]
+    async def _judge(
+        self, template: str, form: type[Check | Rating], row: dict
+    ) -> float | None:
+        reply = await judge.ask(self.llm, template, row, form, 1024)
+        return None if reply is None else float(reply.SCORE)
 
 
 Engine = ExactEngine | EvidenceEngine
@@ -160,14 +153,13 @@ def engine_of(p: "RarParams") -> Engine:
 
 def judge_responses(
     arms: Sequence[str], engine: Engine, ids: Texts, prompts: Texts, responses: Texts
-) -> dict[str, Sequence[Any]]:
+) -> dict[str, list[Any]]:
     """Method of the engine → its value per response: each that the arms need, once.
 
     The engine sees the answers alone, without the reasoning in `<think>`.
     """
     methods = dict.fromkeys(name for arm in arms for name in REWARDS[arm][1])
-    columns = ids, prompts, extract_answers(responses)
-    return {name: getattr(engine, name)(*columns) for name in methods}
+    return engine.values(methods, ids, prompts, extract_answers(responses))
 
 
 def rewards_from(arm: str, values: Mapping[str, Sequence[Any]]) -> Scores:

@@ -51,7 +51,7 @@ def comparison(p: "ReasonParams", engine: "Engine") -> Comparison:
     """Who decides win rates: a judge that sees both orders (§4.1, as AlpacaEval), or,
     without a judge, the engine's relevance."""
     if isinstance(engine, ExactEngine):
-        return functools.partial(compare_answers, engine.relevance)
+        return functools.partial(compare_answers, engine, "relevance")
     llm = judge_llm(p, p.judge_model, p.judge_url)
     return lambda examples, ours, theirs: judge.compare_responses(
         llm, [e.question for e in examples], ours, theirs
@@ -248,7 +248,9 @@ def annotate(
         {"question": e.question, "reasoning": split.reasoning, "answer": split.answer}
         for e, split in zip(examples, responses, strict=True)
     ]
-    replies = judge.ask(llm, "annotate_strategies", fields, Steps, 2048, "annotating")
+    replies = judge.ask_all(
+        llm, "annotate_strategies", fields, Steps, 2048, "annotating"
+    )
     return [
         None
         if reply is None

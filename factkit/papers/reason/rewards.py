@@ -73,17 +73,16 @@ class PreferenceEngine(ClaimEngine):
 
     llm: "LLM"
 
-    def preferred(self, ids: Texts, prompts: Texts, answers: Texts) -> Scores:
+    async def preferred(self, prompt_id: str, prompt: str, answer: str) -> float | None:
         """1.0 if an answer is better than the judge's own, 0.0 if not, None: it failed.
 
         The judge, in the paper the base model, answers first and then compares (App. G,
         Fig. 9), without evidence. The answer is always a, so that a judge that favours
         a position favours all alike.
         """
-        rows = zip(prompts, answers, strict=True)
-        fields = [{"question": prompt, "response": answer} for prompt, answer in rows]
-        replies = judge.ask(self.llm, "judge_relevance", fields, Preference, 2048)
-        return [None if r is None else float(r.label == "a") for r in replies]
+        row = {"question": prompt, "response": answer}
+        reply = await judge.ask(self.llm, "judge_relevance", row, Preference, 2048)
+        return None if reply is None else float(reply.label == "a")
 
 
 Engine = ExactEngine | PreferenceEngine
@@ -121,7 +120,7 @@ def score_responses(
 ) -> list[Scored]:
     """Score each response under an arm of WEIGHTS.
 
-    The engine sees the answers of the well-formed responses alone, in one batch.
+    The engine sees the answers of the well-formed responses alone, all at once.
     """
     detail_weight, relevance_weight = WEIGHTS[arm]
     parts = map(split_response, responses)
@@ -131,12 +130,13 @@ def score_responses(
         [prompts[i] for i in formed],
         [response.answer for response in formed.values()],
     )
-    supports = engine.supports(*columns) if formed else []
-    preferred: Scores = [None] * len(formed)
-    if formed and relevance_weight:
-        preferred = engine.preferred(*columns)
+    methods = ["supports", "preferred"] if relevance_weight else ["supports"]
+    values = engine.values(methods, *columns)
+    preferred: Scores = values.get("preferred", [None] * len(formed))
     scores = [Scored(MALFORMED, None) for _ in responses]
-    for i, verdicts, preference in zip(formed, supports, preferred, strict=True):
+    for i, verdicts, preference in zip(
+        formed, values["supports"], preferred, strict=True
+    ):
         claims = counts(verdicts)
         wins = None if preference is None else preference == 1
         value = None

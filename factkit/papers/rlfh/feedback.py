@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from enum import StrEnum
 from functools import partial
 from statistics import fmean
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated
 
 from pydantic import ValidationInfo, field_validator
 
@@ -19,13 +19,8 @@ from factkit.answers.verifier import Texts, judge_llm
 from factkit.data.examples import Example
 from factkit.facts.source import FactReader
 from factkit.verify import judge
-from factkit.verify.claims import (
-    Claim,
-    ClaimText,
-    extract_texts,
-    label_texts,
-    verify_claims,
-)
+from factkit.verify.calls import gather
+from factkit.verify.claims import ClaimText, extract_texts, label_text
 from factkit.verify.replies import Form, limit_integer, limit_items, match_word
 from factkit.verify.response import extract_answers
 
@@ -173,9 +168,9 @@ class Ratings(Form):
 
 
 def llm_annotator(llm: "LLM", evidence_of: Callable[[str, str], Texts]) -> Annotator:
-    """The pipeline of §3.1 in three batches of calls: one per sentence to extract its
-    statements, one per statement to verify it, one per response to rate them. A
-    response on which a batch failed is left out of the next.
+    """The pipeline of §3.1: one call per sentence to extract its statements, one per
+    statement to verify it, one per response to rate them. All responses are annotated
+    at the same time; one on which a call failed gets no further calls.
 
     evidence_of: (prompt id, statement) → passages, best first. Unlike claims,
     statements keep their hedges, as these change the reward, and their repetitions, as
@@ -183,7 +178,7 @@ def llm_annotator(llm: "LLM", evidence_of: Callable[[str, str], Texts]) -> Annot
     three and leaves open who tells the hedged ones apart.
     """
     verify = partial(
-        label_texts,
+        label_text,
         llm,
         template="verify_statement",
         form=Label,
@@ -191,53 +186,45 @@ def llm_annotator(llm: "LLM", evidence_of: Callable[[str, str], Texts]) -> Annot
         default=Truth.VAGUE,
     )
 
-    def annotate(ids: Texts, prompts: Texts, responses: Texts) -> list[Feedback]:
-        extracted = extract_texts(
-            llm, "extract_statements", Statements, prompts, responses
+    async def annotate(prompt_id: str, prompt: str, response: str) -> Feedback:
+        sentences = await extract_texts(
+            llm, "extract_statements", Statements, prompt, response
         )
-        claims = [
-            None
-            if any(texts is None for _, texts in row)
-            else [Claim(text, s) for s, texts in row for text in texts or ()]
-            for row in extracted
+        if any(texts is None for _, texts in sentences):
+            return None
+        statements = [text for _, texts in sentences for text in texts or ()]
+        if not statements:
+            return []
+        truths = await gather(
+            verify(text, evidence_of(prompt_id, text)) for text in statements
+        )
+        if None in truths:
+            return None
+        ratings = await rate(llm, prompt, response, statements)
+        if ratings is None:
+            return None
+        labels = zip(truths, ratings, strict=True)
+        return [
+            Sentence(text, tuple(Statement(s, *next(labels)) for s in texts))
+            for text, texts in sentences
+            if texts
         ]
-        truths: list[Any] = verify_claims(
-            claims, lambda i, claim: evidence_of(ids[i], claim.text), verify
-        )
-        rated = [i for i, labels in enumerate(truths) if labels and None not in labels]
-        ratings = rate(
-            llm,
-            [prompts[i] for i in rated],
-            [responses[i] for i in rated],
-            [[claim.text for claim in claims[i] or ()] for i in rated],
-        )
-        feedback: list[Feedback] = [[] if row == [] else None for row in truths]
-        for i, grades in zip(rated, ratings, strict=True):
-            if grades is not None:
-                labels = zip(truths[i], grades, strict=True)
-                feedback[i] = [
-                    Sentence(text, tuple(Statement(s, *next(labels)) for s in texts))
-                    for text, texts in extracted[i]
-                    if texts
-                ]
-        return feedback
 
-    return annotate
+    return lambda ids, prompts, responses: judge.run_all(
+        map(annotate, ids, prompts, responses), "annotating"
+    )
 
 
-def rate(
-    llm: "LLM", prompts: Texts, responses: Texts, statements: Sequence[Texts]
-) -> list[list[int] | None]:
-    """The informativeness of each response's statements, by one call: what one adds
+async def rate(
+    llm: "LLM", prompt: str, response: str, statements: Texts
+) -> list[int] | None:
+    """The informativeness of each statement of a response, by one call: what one adds
     depends on the others (§3.1.3; Table 7 asks about one)."""
-    rows = [
-        {  # with numbers, so that the model need not count
-            "question": prompt,
-            "response": response,
-            "statements": [f"{n}. {text}" for n, text in enumerate(texts, start=1)],
-        }
-        for prompt, response, texts in zip(prompts, responses, statements, strict=True)
-    ]
-    template, tokens = "rate_informativeness", RATING_TOKENS
-    replies = judge.ask(llm, template, rows, Ratings, tokens, "rating")
-    return [None if reply is None else reply.ratings for reply in replies]
+    row = {  # with numbers, so that the model need not count
+        "question": prompt,
+        "response": response,
+        "statements": [f"{n}. {text}" for n, text in enumerate(statements, start=1)],
+    }
+    template = "rate_informativeness"
+    reply = await judge.ask(llm, template, row, Ratings, RATING_TOKENS)
+    return None if reply is None else reply.ratings
