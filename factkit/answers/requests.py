@@ -3,7 +3,6 @@ factual requests, and the evidence of requests."""
 
 from collections import Counter
 from collections.abc import Mapping, Sequence
-from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 from factkit.data import evidence
@@ -14,6 +13,7 @@ from factkit.data.sources import Loaded
 from factkit.data.splits import Sets
 from factkit.facts.source import open_source
 from factkit.run import files
+from factkit.run.params import ROOT
 from factkit.verify import judge
 from factkit.verify.replies import Form, limit_text, match_word
 
@@ -50,7 +50,7 @@ def training_sizes(p: "RequestParams") -> dict[str, int]:
 
 def file_of(p: "RequestParams", name: str) -> str:
     """The file of a set in p.requests_path; "" for the hub."""
-    path = Path(p.requests_path) / FILES.get(name, f"{name}.jsonl")
+    path = ROOT / p.requests_path / FILES.get(name, f"{name}.jsonl")
     return str(path) if p.requests_path and path.exists() else ""
 
 

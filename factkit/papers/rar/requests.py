@@ -20,6 +20,7 @@ from factkit.data.examples import (
 from factkit.data.splits import in_set, split_by_entity, split_prompts
 from factkit.facts.source import open_source
 from factkit.papers.rar.needs import SHORT_DEV, WILDCHAT_READ
+from factkit.run.paths import from_root
 
 if TYPE_CHECKING:
     from factkit.papers.rar.arms import RarParams
@@ -64,7 +65,7 @@ def _wildchat_sets(p: "RarParams", sizes: dict[str, int]) -> Requests:
     Everything is loaded before the judge is called: some of it is gated on the hub.
     """
     limit = WILDCHAT_READ * sizes["train"]
-    chats, dropped = sources.load("wildchat", p.requests_path, limit)
+    chats, dropped = sources.load("wildchat", from_root(p.requests_path), limit)
     questions, _ = sources.load("popqa")
     public = [e for name in p.test_sets.split() for e in _public_requests(p, name)]
     held_out = open_source(p.requests, p).held_out_texts([])

@@ -12,6 +12,7 @@ from pydantic import (
 )
 
 from factkit.run.params import fields
+from factkit.run.params.own import OwnDataParams
 
 SEARCH_KEY = "FACTKIT_SEARCH_KEY"  # variable with the key of a web search
 Profile = Literal["tiny", "laptop", "h100_lora", "h100_full"]
@@ -295,8 +296,10 @@ class RewardModelParams(RlParams):
 EVAL_SETS = ("crag", "nq_open", "hotpotqa", "musique", "popqa")  # data.sources
 
 
-class QuestionParams(PolicyParams):
+class QuestionParams(OwnDataParams, PolicyParams):
     """Questions, their prompts, probing and evidence."""
+
+    rows_of: ClassVar[tuple[str, str]] = ("questions", "questions_path")
 
     verifier: Literal["rules", "exact", "judge"] = "rules"
     other_judges: fields.Judges = ""
@@ -305,7 +308,9 @@ class QuestionParams(PolicyParams):
     abstaining_template: fields.Template
     majority_samples: fields.Few
 
-    questions: Literal["world", "leads", "crag", "nq_open", "hotpotqa", "musique"]
+    questions: Literal[
+        "world", "leads", "own", "crag", "nq_open", "hotpotqa", "musique"
+    ]
     questions_path: fields.DataFile = ""
     eval_sets: Annotated[fields.Text, fields.require_names(*EVAL_SETS)] = ""
     train_questions: fields.Size
@@ -331,6 +336,15 @@ class QuestionParams(PolicyParams):
         if self.least_known > self.most_known:
             raise ValueError(
                 f"least_known={self.least_known} is above most_known={self.most_known}"
+            )
+        return self
+
+    @model_validator(mode="after")
+    def _own_documents_are_retrieved(self) -> Self:
+        if self.has_own_data and bool(self.retriever) != bool(self.documents_path):
+            raise ValueError(
+                f"retriever={self.retriever!r}, documents_path={self.documents_path!r}"
+                ": with questions=own give both, or neither for questions alone"
             )
         return self
 

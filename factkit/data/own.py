@@ -1,0 +1,211 @@
+"""A user's own files: rows with questions, requests or claims, and documents.
+
+`rows` reads them: `datasets` makes 7.0 of the answer "007", and nothing of "None".
+"""
+
+from collections import Counter
+from collections.abc import Callable, Iterable, Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from factkit.data import rows
+from factkit.data.corpus import Document
+from factkit.data.examples import (
+    LONG_FORM,
+    MAX_QUESTION_CHARS,
+    DataError,
+    Example,
+    digest,
+    hash_id,
+)
+from factkit.data.questions import distinct
+from factkit.data.rows import Row, RowError
+from factkit.data.sources import Loaded, collect
+from factkit.run.files import list_files
+
+ROW_FILES = (".csv", ".jsonl", ".json", ".parquet")
+TEXT_FILES = (".txt", ".md")
+MAX_DOCUMENT_CHARS = 1_000_000
+MAX_ANSWER_CHARS = MAX_QUESTION_CHARS
+
+
+@dataclass(frozen=True)
+class Fields:
+    """The names of the fields of a user's rows.
+
+    answer: its field holds one text or number, a list of them, or, with a separator,
+    several in one text; empty for rows without answers. group: rows of one group are
+    never in two splits; empty: each row is a group of its own.
+    """
+
+    question: str = "question"
+    answer: str = "answer"
+    separator: str = ""
+    group: str = ""
+
+    def group_of(self, row: Row, name: str) -> str:
+        """The row's group; `name` where it has none."""
+        return _plain(self.group, row[self.group]) if row.get(self.group) else name
+
+
+def load_rows(
+    path: Path, fields: Fields, example: Callable[[Row, Fields], Example]
+) -> Loaded:
+    """Make an example of each row of a file, and count each reason to drop one.
+
+    path: .csv, .jsonl, .json or .parquet, the first three also packed (.gz, .bz2). A
+    row is dropped as in `sources.collect`, and where its question repeats one. Raises
+    DataError on another or a damaged file, and where no row has one of the fields or
+    is usable.
+    """
+    values = list(read_rows(path))
+    names = {name for value in values if isinstance(value, dict) for name in value}
+    for name in filter(None, (fields.question, fields.answer, fields.group)):
+        if names and name not in names:
+            known = ", ".join(sorted(map(repr, names)))
+            raise DataError(
+                f"{path}: no field {name!r} among {known[:300]}; name the fields by "
+                "question_field, answer_field and group_field"
+            )
+    return collect(values, lambda row: example(row, fields), str(path), once=True)
+
+
+def read_rows(path: Path) -> Iterator[Any]:
+    """The rows of a file. Raises DataError on a file of another kind."""
+    if _suffix(path) not in ROW_FILES:
+        raise DataError(f"{path}: save it as one of {', '.join(ROW_FILES)}")
+    yield from rows.read_file(path)
+
+
+def question(row: Row, fields: Fields) -> Example:
+    """A question with its short answers."""
+    text = _plain(fields.question, row.get(fields.question))
+    name = hash_id("own", text)
+    return Example(
+        id=name,
+        question=text,
+        answers=_answers(row, fields, MAX_ANSWER_CHARS),
+        entity=fields.group_of(row, name),
+    )
+
+
+def request(row: Row, fields: Fields) -> Example:
+    """A request for a long answer; an answer is a reference to search evidence with."""
+    text = _plain(fields.question, row.get(fields.question))
+    name = hash_id("own", text)
+    return Example(
+        id=name,
+        question=text,
+        answers=_answers(row, fields, MAX_DOCUMENT_CHARS) if fields.answer else [],
+        entity=fields.group_of(row, name),
+        label=LONG_FORM,
+    )
+
+
+def _answers(row: Row, fields: Fields, most: int) -> list[str]:
+    value = row.get(fields.answer)
+    values = value if isinstance(value, list) else [value]
+    if isinstance(value, str) and value.lstrip().startswith("["):
+        try:
+            values = rows.texts(row, fields.answer)
+        except RowError:  # a text that only begins so
+            values = [value]
+    if isinstance(value, str) and fields.separator and values == [value]:
+        values = value.split(fields.separator)
+    texts = [_plain(fields.answer, v) for v in values if v is not None]
+    if any(len(text) > most for text in texts):
+        raise RowError(f"answer longer than {most} characters")
+    return distinct(texts)
+
+
+def _plain(name: str, value: Any) -> str:
+    """A text without spaces around it, or a number as text."""
+    number = isinstance(value, int | float) and not isinstance(value, bool)
+    return str(value) if number else rows.string(name, value).strip()
+
+
+# ---- documents
+
+
+def load_documents(path: Path) -> tuple[list[Document], Counter]:
+    """A user's documents, and how many were dropped for which reason.
+
+    path: a folder with .txt, .md and row files, at any depth, or one such file. A .txt
+    or .md file is one document, its title a Markdown heading in its first line, else
+    the file's name; a row is one with the fields `text` and, if it has them, `title`
+    and `id`. Dropped are empty texts, repeated ones, those longer than
+    MAX_DOCUMENT_CHARS, those that are not UTF-8, and files of another kind. Raises
+    DataError on a damaged file of rows, and if no document is left.
+    """
+    path = rows.existing_path(path, folder=True)
+    problems: Counter = Counter()
+    documents: dict[str, Document] = {}
+    texts: set[str] = set()
+    for value in _document_values(path):
+        try:
+            if isinstance(value, RowError):
+                raise value
+            problem = _find_problem(value, documents, texts)
+            if problem:
+                raise RowError(problem)
+        except RowError as error:
+            problems[error.args[0]] += 1
+            continue
+        documents[value.id] = value
+        texts.add(digest(value.text))
+    if not documents:
+        raise DataError(f"{path}: no usable document ({dict(problems)})")
+    return list(documents.values()), problems
+
+
+def _find_problem(document: Document, ids: Iterable[str], texts: set[str]) -> str:
+    if not document.text:
+        return "empty document"
+    if len(document.text) > MAX_DOCUMENT_CHARS:
+        return f"document longer than {MAX_DOCUMENT_CHARS} characters"
+    if digest(document.text) in texts:
+        return "duplicate text"
+    return "duplicate id" if document.id in ids else ""
+
+
+def _document_values(path: Path) -> Iterator[Document | RowError]:
+    """Yield documents; a RowError takes the place of one that can't be read."""
+    for file in list_files(path):
+        name = file.relative_to(path).as_posix() if path.is_dir() else file.name
+        if _suffix(file) in ROW_FILES:
+            for number, row in enumerate(read_rows(file), start=1):
+                yield _row_document(row, f"{name}#{number}", name)
+        elif file.suffix.casefold() in TEXT_FILES:
+            try:
+                yield _text_document(rows.open_text(file).read(), name, file.stem)
+            except UnicodeDecodeError:
+                yield RowError(f"not UTF-8: {name}")
+        else:
+            yield RowError(f"a {file.suffix or 'nameless'} file, not text")
+
+
+def _text_document(text: str, name: str, title: str) -> Document:
+    first, _, rest = text.strip().partition("\n")
+    if first.startswith("# "):
+        title, text = first.removeprefix("# ").strip(), rest
+    return Document(name, title, text.strip(), name)
+
+
+def _row_document(row: Any, name: str, source: str) -> Document | RowError:
+    if isinstance(row, RowError):
+        return row
+    try:
+        if not isinstance(row, dict):
+            raise RowError("not a JSON object")
+        text = _plain("text", row.get("text"))
+        title = rows.optional(row, "title").strip() or name
+        name = _plain("id", row["id"]) if row.get("id") is not None else name
+    except RowError as error:
+        return error
+    return Document(name, title, text, source)
+
+
+def _suffix(path: Path) -> str:
+    plain = path.name.removesuffix(".gz").removesuffix(".bz2")
+    return Path(plain).suffix.casefold()
