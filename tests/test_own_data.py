@@ -1,9 +1,12 @@
 """A user's own rows and documents: what is read, dropped and refused; the splits."""
 
 import json
+import re
 
 import pandas as pd
 import pytest
+from small_tokenizers import of_words
+from tokenizers import pre_tokenizers
 
 from factkit import UserError
 from factkit.data import own
@@ -87,7 +90,7 @@ def test_a_bad_row_is_dropped_and_counted_by_its_reason(tmp_path):
         "empty question": 1,
         "no reference answer": 1,
         "question longer than 4000 characters": 1,
-        "answer longer than 4000 characters": 1,
+        "a longer than 4000 characters": 1,
         "q: missing or not text": 1,
         "not UTF-8": 1,
         "not JSON": 1,
@@ -195,17 +198,39 @@ def towns(tmp_path):
     return params.load("truthrl", "laptop", values | SIZES)
 
 
+def word_tokenizer():
+    """A token a word."""
+    splitter = pre_tokenizers.Whitespace()
+    return of_words("?", splitter=splitter, unk_token="?", eos_token="?")
+
+
 def test_a_question_s_reference_is_the_own_document_that_answers_it(towns):
-    from factkit.facts.policy import base_policy
     from factkit.papers.truthrl import data
-    from factkit.policy.models import load_tokenizer
 
     examples, _ = data.open_questions(towns).load()
-    tokenizer = load_tokenizer(base_policy(towns))
-    read = data.as_read(examples, towns, tokenizer)
+    read = data.with_references({"train": examples}, towns, word_tokenizer())["train"]
     titles = [e.meta["references"].partition(":")[0] for e in read]
     assert titles == [e.entity for e in examples]
     assert all(e.meta["answer_in_references"] for e in read)
+
+
+def test_check_shows_what_was_read_and_two_prompts_as_the_policy_reads_them(
+    towns, tmp_path
+):
+    from factkit.report import own_data
+
+    folder = tmp_path / "policy"
+    word_tokenizer().save_pretrained(folder)
+    (folder / "config.json").write_text('{"model_type": "llama"}', "utf-8")
+    (folder / "model.safetensors").write_bytes(b"")
+    p = towns.model_copy(update={"policy": str(folder)})
+    rows, groups, splits, documents, *prompts = own_data.describe(p)
+    assert rows.endswith("40 read, 40 kept") and groups.endswith("20 by town")
+    assert "train_questions=16 + dev_questions=8" in splits
+    assert "20 kept" in documents and len(prompts) == 2
+    for prompt in prompts:
+        town = re.search(r"of (Town\d+)\?\nAnswer:", prompt)[1]
+        assert f"References:\n{town}: The mayor of {town} is" in prompt
 
 
 def test_own_sizes_are_held_against_rows_and_groups_before_anything_loads(towns):
@@ -242,6 +267,125 @@ def test_a_changed_file_starts_the_data_anew_and_no_other_notebook(towns, capsys
             moved[notebook] = not (run.folder / "probe.jsonl").exists()
     assert moved == {"10_truthrl_data": True, "13_truthrl_ablations": False}
     assert "other input data" in capsys.readouterr().out
+
+
+# ---- requests and claims
+
+
+def own_values(tmp_path, towns, paper):
+    """The values of a long-form paper or of Veri-R1 for 40 own rows."""
+    key = "claims" if paper == "veri" else "requests"
+    values = {key: "own", f"{key}_path": str(tmp_path / f"{key}.jsonl")}
+    values |= {f"{name}_{key}": 8 for name in ("train", "dev", "test")}
+    values |= {"policy": "smollm2-135m-instruct", "group_field": "town"}
+    values |= {"documents_path": towns.documents_path, "output_dir": str(tmp_path)}
+    values |= {"verifier": "judge", "judge_model": "m", "judge_url": "http://localhost"}
+    values |= {"rl_batch_size": 16, "num_generations": 4, "minibatches": 1}
+    if paper == "rar":
+        values["utility_benchmarks"] = "win_rate"
+    if paper == "reason":
+        values |= {"sft_requests": 8, "relevance_model": "", "relevance_url": ""}
+    return values
+
+
+@pytest.mark.parametrize("paper", ["rar", "reason", "rlfh"])
+def test_own_requests_are_split_by_group_with_own_documents_as_evidence(
+    paper, towns, tmp_path
+):
+    from factkit.answers.requests import gather
+    from factkit.papers.rar.requests import request_sets
+    from factkit.papers.reason.requests import reason_sets
+    from factkit.papers.rlfh.requests import rlfh_sets
+
+    rows = [
+        {"question": f"Tell me {what} of Town{i}.", "town": f"Town{i}"}
+        for i in range(20)
+        for what in ("the river", "the mayor")
+    ]
+    write_lines(tmp_path / "requests.jsonl", [*rows, rows[0]])
+    values = own_values(tmp_path, towns, paper) | {"answer_field": ""}
+    p = params.load(paper, "laptop", values)
+    assert all(fine for *_, fine, _ in checks.own_data(p))
+    make = {"rar": request_sets, "reason": reason_sets, "rlfh": rlfh_sets}[paper]
+    sets, *_, dropped = make(p)
+    assert dropped == {"duplicate question": 1}
+    assert {name: len(part) for name, part in sets.items()} == dict.fromkeys(
+        p.splits, 8
+    )
+    refuse_overlap(sets)
+    assert {e.meta["kind"] for part in sets.values() for e in part} == {"open"}
+    examples = [e for part in sets.values() for e in part]
+    evidence, _ = gather(p, examples)
+    assert all(evidence[e.id][0].title == e.entity for e in examples)
+
+
+def claim_rows():
+    """For each town a claim of each label; then what is dropped."""
+    rows = []
+    for i in range(20):
+        about = {"town": f"Town{i}", "evidence": [f"Town{i}"]}
+        rows += [
+            {"question": f"Town{i} has Mayor{i}.", "answer": "supports", **about},
+            {"question": f"Town{i} has no river.", "answer": "REFUTED", **about},
+            {"question": f"Town{i} is big.", "answer": "not enough info"}
+            | {"town": f"Town{i}", "evidence": None},
+        ]
+    return rows
+
+
+def test_own_claims_have_documents_as_gold_evidence_and_entries(towns, tmp_path):
+    from factkit.papers.veri.data import claim_sets
+
+    bad = [
+        {"question": "A.", "answer": "maybe", "evidence": "Town1"},
+        {"question": "B.", "answer": "SUPPORT", "evidence": "Town99"},
+        {"question": "C.", "answer": "SUPPORT", "evidence": ""},
+    ]
+    write_lines(tmp_path / "claims.jsonl", [*claim_rows(), *bad])
+    values = own_values(tmp_path, towns, "veri") | {"train_claims": 12}
+    values |= {"dev_claims": 6, "test_claims": 9, "sft_trajectories": 8}
+    p = params.load("veri", "laptop", values)
+    services.own_data(p)
+    sets, entries, dropped = claim_sets(p)
+    refuse_overlap(sets)
+    assert {k: len(v) for k, v in sets.items()} == {"train": 12, "dev": 6, "test": 9}
+    labels = [e.label for e in sets["train"]]
+    assert {labels.count(label) for label in set(labels)} == {4}
+    titles = {entry.id for entry in entries}
+    for e in (e for part in sets.values() for e in part):
+        assert e.evidence == ([] if e.label == "NOT ENOUGH INFO" else [e.entity])
+        assert {*e.evidence} <= titles and e.meta["set"] == "own"
+    assert dropped == {
+        "answer: 'maybe' is none of SUPPORT, REFUTE, NOT ENOUGH INFO": 1,
+        "evidence: no document 'Town99'": 1,
+        "no evidence": 1,
+    }
+
+
+def test_two_documents_of_one_title_are_no_evidence_of_claims(towns, tmp_path):
+    (ROOT / towns.documents_path / "more.md").write_text("# Town1\n\nMore.", "utf-8")
+    write_lines(tmp_path / "claims.jsonl", claim_rows())
+    p = params.load("veri", "laptop", own_values(tmp_path, towns, "veri"))
+    with pytest.raises(DataError, match="two documents are titled 'Town1'"):
+        checks.own_data(p)
+
+
+def test_own_requests_and_claims_need_documents_and_a_judge(towns, tmp_path):
+    for name, rows in (("requests", ROWS), ("claims", claim_rows())):
+        write_lines(tmp_path / f"{name}.jsonl", rows)
+    for paper, values, message in (
+        ("rar", {"documents_path": ""}, "needs documents_path or search_url"),
+        ("rar", {"search_url": "http://localhost"}, "one of them"),
+        ("rar", {"verifier": "leads"}, "set verifier=judge"),
+        ("rar", {"utility_benchmarks": "best_guess_accuracy"}, "no short questions"),
+        ("veri", {"documents_path": ""}, "claims=own needs documents_path"),
+        ("veri", {"verifier": "leads"}, "and verifier=judge"),
+        ("veri", {"claims_path": str(tmp_path)}, "must be a file"),
+        ("veri", {"claims": "leads"}, "must be a folder|read only with claims=own"),
+    ):
+        own = own_values(tmp_path, towns, paper) | values
+        with pytest.raises(params.ParamError, match=message):
+            params.load(paper, "laptop", own)
 
 
 # ---- real files

@@ -120,7 +120,8 @@ BAD = {
     "questions_path": ("params", "/etc", *PATHS),
     **dict.fromkeys(("requests_path", "documents_path"), PATHS),
     **dict.fromkeys(
-        "question_field answer_field answer_separator group_field".split(),
+        """question_field answer_field answer_separator group_field
+        evidence_field""".split(),
         (" ", "a\n", "field", 3, None, LONG),  # read only with rows of one's own
     ),
     **dict.fromkeys(("benchmarks", "claims_path"), ("README.md", *PATHS[2:])),

@@ -36,10 +36,11 @@ FILES = {
 def embedded_sets(
     p: "RequestParams", familiar: bool = False
 ) -> tuple[Sets, Counter[str]]:
-    """The requests of the embedded source `p.requests` for each split, p.test_requests
-    of each evaluation set; none is dropped. familiar: as in `FactSource.split`."""
+    """The requests of the source `p.requests` for each split, p.test_requests of each
+    evaluation set, and counts of those dropped. familiar: as in `FactSource.split`."""
     sizes = {"test": p.test_requests, "dev": p.dev_requests, **training_sizes(p)}
-    return open_source(p.requests, p).request_sets(sizes, familiar), Counter()
+    source = open_source(p.requests, p)
+    return source.request_sets(sizes, familiar), source.dropped()
 
 
 def training_sizes(p: "RequestParams") -> dict[str, int]:
@@ -87,14 +88,19 @@ def gather(
     """The documents of each request, at most p.pages, and counts of the outcomes.
 
     base_answers: request id → the base policy's answer, which is searched for where a
-    request has no reference. The documents are from the web with p.search_url (Binary
-    RAR App. C), else from `source`, by default the documents of `p.requests`; those
-    that state the answer come first.
+    request has no reference; without one a user's own request is searched for. The
+    documents are from the web with p.search_url (Binary RAR App. C), else from
+    `source`, by default the documents of `p.requests`; those that state the answer come
+    first.
     """
+
+    def query(example: Example) -> str:
+        return example.question if p.has_own_data else ""
+
     examples = [
         e
         if any(e.answers)
-        else e.model_copy(update={"answers": [base_answers.get(e.id, "")]})
+        else e.model_copy(update={"answers": [base_answers.get(e.id, query(e))]})
         for e in examples
     ]
     if p.search_url:

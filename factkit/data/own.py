@@ -4,7 +4,7 @@
 """
 
 from collections import Counter
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -12,8 +12,10 @@ from typing import Any
 from factkit.data import rows
 from factkit.data.corpus import Document
 from factkit.data.examples import (
+    LABELS,
     LONG_FORM,
     MAX_QUESTION_CHARS,
+    OPEN,
     DataError,
     Example,
     digest,
@@ -23,11 +25,20 @@ from factkit.data.questions import distinct
 from factkit.data.rows import Row, RowError
 from factkit.data.sources import Loaded, collect
 from factkit.run.files import list_files
+from factkit.run.params.own import OWN
 
 ROW_FILES = (".csv", ".jsonl", ".json", ".parquet")
 TEXT_FILES = (".txt", ".md")
 MAX_DOCUMENT_CHARS = 1_000_000
 MAX_ANSWER_CHARS = MAX_QUESTION_CHARS
+# a label in lower case, without a last s
+LABEL_OF = {
+    **{label.casefold(): label for label in LABELS},
+    "supported": LABELS[0],
+    "refuted": LABELS[1],
+    "contradicted": LABELS[1],
+    "nei": LABELS[2],
+}
 
 
 @dataclass(frozen=True)
@@ -35,14 +46,17 @@ class Fields:
     """The names of the fields of a user's rows.
 
     answer: its field holds one text or number, a list of them, or, with a separator,
-    several in one text; empty for rows without answers. group: rows of one group are
-    never in two splits; empty: each row is a group of its own.
+    several in one text; empty for rows without answers. Of a claim it is the label.
+    group: rows of one group are never in two splits; empty: each row is a group of its
+    own. evidence: of a claim, the titles or ids of the documents that settle it, as
+    answers are written.
     """
 
     question: str = "question"
     answer: str = "answer"
     separator: str = ""
     group: str = ""
+    evidence: str = ""
 
     def group_of(self, row: Row, name: str) -> str:
         """The row's group; `name` where it has none."""
@@ -61,12 +75,13 @@ def load_rows(
     """
     values = list(read_rows(path))
     names = {name for value in values if isinstance(value, dict) for name in value}
-    for name in filter(None, (fields.question, fields.answer, fields.group)):
+    wanted = fields.question, fields.answer, fields.group, fields.evidence
+    for name in filter(None, wanted):
         if names and name not in names:
             known = ", ".join(sorted(map(repr, names)))
             raise DataError(
                 f"{path}: no field {name!r} among {known[:300]}; name the fields by "
-                "question_field, answer_field and group_field"
+                "question_field, answer_field, group_field …"
             )
     return collect(values, lambda row: example(row, fields), str(path), once=True)
 
@@ -85,7 +100,7 @@ def question(row: Row, fields: Fields) -> Example:
     return Example(
         id=name,
         question=text,
-        answers=_answers(row, fields, MAX_ANSWER_CHARS),
+        answers=_texts(row, fields.answer, fields.separator, MAX_ANSWER_CHARS),
         entity=fields.group_of(row, name),
     )
 
@@ -93,29 +108,65 @@ def question(row: Row, fields: Fields) -> Example:
 def request(row: Row, fields: Fields) -> Example:
     """A request for a long answer; an answer is a reference to search evidence with."""
     text = _plain(fields.question, row.get(fields.question))
+    name, answers = hash_id("own", text), []
+    if fields.answer:
+        answers = _texts(row, fields.answer, fields.separator, MAX_DOCUMENT_CHARS)
+    return Example(
+        id=name,
+        question=text,
+        answers=answers,
+        entity=fields.group_of(row, name),
+        label=LONG_FORM,
+        meta={"kind": OPEN},
+    )
+
+
+def claim(row: Row, fields: Fields, pages: Mapping[str, str]) -> Example:
+    """A claim with its label and gold evidence, which only NOT ENOUGH INFO may lack.
+
+    pages: the title and the id of each document → the id of its entry. The group is by
+    default the document of the first evidence.
+    """
+    text = _plain(fields.question, row.get(fields.question))
+    told = _plain(fields.answer, row.get(fields.answer))
+    label = LABEL_OF.get(told.casefold().rstrip("s"))
+    if not label:
+        raise RowError(f"{fields.answer}: {told[:30]!r} is none of {', '.join(LABELS)}")
+    named = []
+    if row.get(fields.evidence):
+        named = _texts(row, fields.evidence, fields.separator, MAX_ANSWER_CHARS)
+    if unknown := [title for title in named if title.casefold() not in pages]:
+        raise RowError(f"{fields.evidence}: no document {unknown[0][:60]!r}")
+    evidence = list(dict.fromkeys(pages[title.casefold()] for title in named))
+    if not evidence and label != LABELS[-1]:
+        raise RowError("no evidence")
     name = hash_id("own", text)
     return Example(
         id=name,
         question=text,
-        answers=_answers(row, fields, MAX_DOCUMENT_CHARS) if fields.answer else [],
-        entity=fields.group_of(row, name),
-        label=LONG_FORM,
+        answers=[label],
+        entity=fields.group_of(row, [*evidence, name][0]),
+        relation=label,  # splits take one of each in turn
+        label=label,
+        evidence=evidence,
+        meta={"set": OWN, "hops": len(evidence) or 1},
     )
 
 
-def _answers(row: Row, fields: Fields, most: int) -> list[str]:
-    value = row.get(fields.answer)
+def _texts(row: Row, name: str, separator: str, most: int) -> list[str]:
+    """The different texts of a field: of a list, or of one text with separators."""
+    value = row.get(name)
     values = value if isinstance(value, list) else [value]
     if isinstance(value, str) and value.lstrip().startswith("["):
         try:
-            values = rows.texts(row, fields.answer)
+            values = rows.texts(row, name)
         except RowError:  # a text that only begins so
             values = [value]
-    if isinstance(value, str) and fields.separator and values == [value]:
-        values = value.split(fields.separator)
-    texts = [_plain(fields.answer, v) for v in values if v is not None]
+    if isinstance(value, str) and separator and values == [value]:
+        values = value.split(separator)
+    texts = [_plain(name, v) for v in values if v is not None]
     if any(len(text) > most for text in texts):
-        raise RowError(f"answer longer than {most} characters")
+        raise RowError(f"{name} longer than {most} characters")
     return distinct(texts)
 
 

@@ -8,6 +8,7 @@ known exactly: each paper loads its own, and `PublicSource` stands for them.
 """
 
 import random
+from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from importlib import import_module
@@ -111,6 +112,10 @@ class FactSource(FactReader, Protocol):
         return set()
 
     # ---- requests
+
+    def dropped(self) -> "Counter[str]":
+        """How many rows were dropped for which reason; none where all are made."""
+        return Counter()
 
     def split(
         self,

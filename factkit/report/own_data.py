@@ -4,8 +4,8 @@ from collections.abc import Iterator
 from typing import Any
 
 from factkit import require
-from factkit.data.splits import split_prompts
 from factkit.facts.own import checks
+from factkit.facts.own.source import open_source
 from factkit.facts.policy import base_policy
 from factkit.policy.policy import Policy
 from factkit.run.arms import get_paper
@@ -20,13 +20,14 @@ def describe(p: Any) -> Iterator[str]:
     for what, found, fine, _ in checked:
         yield f"{'ok ' if fine else 'NO '} {what}: {found}"
     require(checked)
+    source = open_source(p)
     sizes = checks.split_sizes(p)
-    train = split_prompts(checks.load(p)[0], sizes, getattr(p, "split_seed", 0))
-    examples = next(iter(train.values()))[:PROMPTS]
+    examples = next(iter(source.split_rows(sizes).values()))[:PROMPTS]
     policy = Policy(path=base_policy(p), template=p.prompt_template, chat=p.chat)
     data = get_paper(p).find_module("data")
-    if data:
-        examples = data.as_read(examples, p, policy.tokenizer)
-    for number, prompt in enumerate(policy.format_prompts(examples), start=1):
+    write = (
+        data.training_prompts if data else lambda _, rows, by: by.format_prompts(rows)
+    )
+    for number, prompt in enumerate(write(p, examples, policy), start=1):
         tokens = len(policy.tokenizer(prompt)["input_ids"])
         yield f"\nprompt {number}, {tokens} tokens:\n{prompt}"

@@ -7,15 +7,8 @@ from typing import Any
 
 from factkit import Check
 from factkit.data.examples import DataError
-from factkit.data.sources import Loaded
-from factkit.data.splits import split_prompts
 from factkit.facts.own.source import open_source
 from factkit.run.params.own import OwnDataParams
-
-
-def load(p: OwnDataParams) -> Loaded:
-    """The user's rows as the paper of `p` takes them, and counts of those dropped."""
-    return getattr(open_source(p), p.rows_of[0])()
 
 
 def split_sizes(p: Any) -> dict[str, int]:
@@ -27,7 +20,7 @@ def split_sizes(p: Any) -> dict[str, int]:
 def own_data(p: OwnDataParams) -> list[Check]:
     """The rows, their groups and splits, and the documents. Raises DataError on a file
     that can't be used."""
-    examples, dropped = load(p)
+    examples, dropped = (source := open_source(p)).loaded
     rows = f"own rows {p.own_path}"
     read = len(examples) + sum(dropped.values())
     counts = f"{read} read, {len(examples)} kept{_reasons(dropped)}"
@@ -40,7 +33,7 @@ def own_data(p: OwnDataParams) -> list[Check]:
     sizes = split_sizes(p)
     wanted = " + ".join(f"{key}={size}" for key, size in sizes.items())
     try:
-        split_prompts(examples, sizes, getattr(p, "split_seed", 0))
+        source.split_rows(sizes)
         checks.append(("own splits", wanted, True, ""))
     except DataError as error:
         share = 0.9 * len(examples) / sum(sizes.values())
@@ -49,7 +42,7 @@ def own_data(p: OwnDataParams) -> list[Check]:
         found = f"{wanted} of {len(examples)} rows in {groups} groups: {error}"
         checks.append(("own splits", found, False, f"for instance {fewer}"))
     if p.documents_path:
-        documents, lost = open_source(p).load_documents()
+        documents, lost = source.load_documents()
         words = sum(len(document.text.split()) for document in documents)
         found = f"{len(documents)} kept, {words:,} words{_reasons(lost)}"
         checks.append((f"own documents {p.documents_path}", found, True, ""))

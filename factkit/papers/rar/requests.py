@@ -5,7 +5,7 @@ from collections import Counter
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
-from factkit.answers.requests import gather, keep_factual
+from factkit.answers.requests import embedded_sets, gather, keep_factual
 from factkit.answers.verifier import judge_llm
 from factkit.data import pages, sources
 from factkit.data.corpus import Document
@@ -42,12 +42,18 @@ def request_sets(p: "RarParams") -> Requests:
 
     dev and test hold requests of every kind of KINDS, p.dev_requests and
     p.test_requests of them open, and as many of each other kind (WildChat: SHORT_DEV
-    times as many for dev). No entity is in two of the three.
+    times as many for dev); of a user's own requests all are open. No entity is in two
+    of the three.
     """
     sizes = {n: getattr(p, f"{n}_requests") for n in ("train", "dev", "test")}
     if p.requests == "wildchat":
         return _wildchat_sets(p, sizes)
     source = open_source(p.requests, p)
+    if p.has_own_data:
+        own, dropped = embedded_sets(p)
+        for name, rows in own.items():  # of no public test set
+            own[name] = [e.model_copy(update={"meta": {"kind": OPEN}}) for e in rows]
+        return own, source.held_out_texts([]), dropped
     parts = source.split(sizes, DEV_SHARE)
     sets = {"train": source.mixed_requests(parts["train"], sizes["train"])}
     for name in ("dev", "test"):

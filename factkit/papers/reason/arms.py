@@ -27,7 +27,7 @@ class ReasonParams(RequestParams):
     data_notebook: ClassVar[str] = "30_reason_data"
     splits: ClassVar[tuple[str, ...]] = ("sft", "train", "dev", "test")
     answer_format: Literal["reasoned"] = "reasoned"
-    requests: Literal["world", "leads", "synthetic"]
+    requests: Literal["world", "leads", "own", "synthetic"]
     reasoning_template: fields.Template
     sft_requests: fields.Size
     eval_sets: Annotated[fields.Text, fields.require_names(*EVAL_SETS)] = ""

@@ -21,7 +21,7 @@ class RlfhParams(RequestParams):
 
     data_notebook: ClassVar[str] = "40_rlfh_data"
     answer_format: Literal["joined"] = "joined"
-    requests: Literal["world", "leads", "hotpotqa"]
+    requests: Literal["world", "leads", "own", "hotpotqa"]
     wikipedia_path: fields.FetchedFile = ""
 
 

@@ -20,6 +20,8 @@ from factkit.run.paths import from_root
 if TYPE_CHECKING:
     from transformers import PreTrainedTokenizerBase as Tokenizer
 
+    from factkit.policy.policy import Policy
+
 Search = Callable[[Sequence[Example]], list[list[Chunk]]]
 
 
@@ -119,11 +121,12 @@ def with_references(
     return with_chunks
 
 
-def as_read(
-    examples: Sequence[Example], p: QuestionParams, tokenizer: "Tokenizer"
-) -> list[Example]:
-    """Training questions with all that their prompts hold."""
-    return with_references({"train": examples}, p, tokenizer)["train"]
+def training_prompts(
+    p: QuestionParams, examples: Sequence[Example], policy: "Policy"
+) -> list[str]:
+    """The prompts of training questions, with their references."""
+    sets = with_references({"train": examples}, p, policy.tokenizer)
+    return policy.format_prompts(sets["train"])
 
 
 def _add_references(example: Example, chunks: Sequence[Chunk]) -> Example:

@@ -213,6 +213,9 @@ DataFile = Annotated[
 FetchedFile = Annotated[  # doctor checks whether it is there
     Text, require("must be a file", lambda name: not name or not (ROOT / name).is_dir())
 ]
+FetchedPath = Annotated[  # with claims=own a file, else a folder that is fetched
+    Text, require("must be a path", lambda name: (ROOT / name).exists() or True)
+]
 FetchedFolder = Annotated[
     Text, require("must be a folder", lambda name: not (ROOT / name).is_file())
 ]

@@ -356,8 +356,10 @@ class QuestionParams(OwnDataParams, PolicyParams):
         return [name for name in ("exact", "contains") if name != self.verifier]
 
 
-class RequestParams(PolicyParams):
+class RequestParams(OwnDataParams, PolicyParams):
     """Requests for long answers, their evidence and verifier."""
+
+    rows_of: ClassVar[tuple[str, str]] = ("requests", "requests_path")
 
     verifier: Literal["world", "leads", "judge"]
 
@@ -383,6 +385,12 @@ class RequestParams(PolicyParams):
             raise ValueError(f"least_pages={self.least_pages} is above pages")
         if self.verifier != "judge" and self.verifier != self.requests:
             raise ValueError(
-                f"verifier={self.verifier} can't verify requests={self.requests}"
+                f"verifier={self.verifier} can't verify requests={self.requests}: set "
+                "verifier=judge, judge_model and judge_url"
+            )
+        if self.has_own_data and bool(self.documents_path) == bool(self.search_url):
+            raise ValueError(
+                "requests=own needs documents_path or search_url, one of them: what "
+                "the judge holds the answers against"
             )
         return self
