@@ -14,6 +14,7 @@ from factkit.data.examples import DataError, refuse_overlap
 from factkit.data.own import Fields
 from factkit.data.splits import split_prompts
 from factkit.facts.own import checks
+from factkit.facts.own.source import open_source
 from factkit.gpu import services
 from factkit.run import params, runs
 from factkit.run.params import ROOT
@@ -386,6 +387,21 @@ def test_own_requests_and_claims_need_documents_and_a_judge(towns, tmp_path):
         own = own_values(tmp_path, towns, paper) | values
         with pytest.raises(params.ParamError, match=message):
             params.load(paper, "laptop", own)
+
+
+# ---- the example that ships
+
+
+def test_the_example_is_whole_and_states_most_answers_but_not_all():
+    p = params.load("truthrl", "laptop", variant="own")
+    source = open_source(p)
+    examples, dropped = source.loaded
+    documents, lost = source.load_documents()
+    assert (len(examples), len(documents), dropped + lost) == (210, 15, {})
+    assert all(fine for *_, fine, _ in checks.own_data(p))
+    texts = {document.title: document.text for document in documents}
+    stated = [e.answers[0] in texts[e.entity] for e in examples]
+    assert sum(stated) == 11 * 15
 
 
 # ---- real files
