@@ -56,6 +56,9 @@ def test_every_format_gives_the_same_examples_and_leaves_an_answer_as_it_is(tmp_
 def test_an_answer_is_a_text_a_number_a_list_or_a_list_in_a_text(tmp_path):
     for value, answers in (
         (1815, ["1815"]),
+        (1815.0, ["1815"]),
+        (1.5, ["1.5"]),
+        (float("nan"), None),
         (["Ister", 3, "ISTER", None], ["Ister", "3"]),
         ('["Ister", "Lune"]', ["Ister", "Lune"]),
         ("[sic] a; b", ["[sic] a", "b"]),
@@ -127,6 +130,9 @@ def test_rows_of_a_group_are_never_in_two_splits(tmp_path):
     sets = split_prompts(load(path)[0], sizes)
     refuse_overlap(sets)
     assert {k: len(v) for k, v in sets.items()} == sizes
+    numbers = [row | {"town": "ABC".find(row["town"])} for row in rows]
+    numbered = load(write_lines(tmp_path / "b.jsonl", numbers))[0]
+    assert {e.entity for e in numbered} == {"-1", "0", "1", "2"}
     alone = load(path, Fields("q", "a"))[0]
     assert len({e.entity for e in alone}) == len(rows)
 
@@ -289,6 +295,7 @@ def own_values(tmp_path, towns, paper):
     return values
 
 
+@pytest.mark.assets
 @pytest.mark.parametrize("paper", ["rar", "reason", "rlfh"])
 def test_own_requests_are_split_by_group_with_own_documents_as_evidence(
     paper, towns, tmp_path

@@ -3,6 +3,7 @@
 `rows` reads them: `datasets` makes 7.0 of the answer "007", and nothing of "None".
 """
 
+import math
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
@@ -60,7 +61,8 @@ class Fields:
 
     def group_of(self, row: Row, name: str) -> str:
         """The row's group; `name` where it has none."""
-        return _plain(self.group, row[self.group]) if row.get(self.group) else name
+        value = row.get(self.group)
+        return name if value is None else _plain(self.group, value) or name
 
 
 def load_rows(
@@ -96,7 +98,7 @@ def read_rows(path: Path) -> Iterator[Any]:
 def question(row: Row, fields: Fields) -> Example:
     """A question with its short answers."""
     text = _plain(fields.question, row.get(fields.question))
-    name = hash_id("own", text)
+    name = hash_id(OWN, text)
     return Example(
         id=name,
         question=text,
@@ -108,7 +110,7 @@ def question(row: Row, fields: Fields) -> Example:
 def request(row: Row, fields: Fields) -> Example:
     """A request for a long answer; an answer is a reference to search evidence with."""
     text = _plain(fields.question, row.get(fields.question))
-    name, answers = hash_id("own", text), []
+    name, answers = hash_id(OWN, text), []
     if fields.answer:
         answers = _texts(row, fields.answer, fields.separator, MAX_DOCUMENT_CHARS)
     return Example(
@@ -140,7 +142,7 @@ def claim(row: Row, fields: Fields, pages: Mapping[str, str]) -> Example:
     evidence = list(dict.fromkeys(pages[title.casefold()] for title in named))
     if not evidence and label != LABELS[-1]:
         raise RowError("no evidence")
-    name = hash_id("own", text)
+    name = hash_id(OWN, text)
     return Example(
         id=name,
         question=text,
@@ -171,9 +173,13 @@ def _texts(row: Row, name: str, separator: str, most: int) -> list[str]:
 
 
 def _plain(name: str, value: Any) -> str:
-    """A text without spaces around it, or a number as text."""
-    number = isinstance(value, int | float) and not isinstance(value, bool)
-    return str(value) if number else rows.string(name, value).strip()
+    """A text without spaces around it, or a number as text: a table that lacks some
+    years has the others as 1815.0."""
+    if isinstance(value, float) and math.isfinite(value):
+        return str(int(value) if value.is_integer() else value)
+    if isinstance(value, int) and not isinstance(value, bool):
+        return str(value)
+    return rows.string(name, value).strip()
 
 
 # ---- documents

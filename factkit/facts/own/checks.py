@@ -26,9 +26,10 @@ def own_data(p: OwnDataParams) -> list[Check]:
     counts = f"{read} read, {len(examples)} kept{_reasons(dropped)}"
     checks = [(rows, counts, True, "")]
     groups = len({example.entity.casefold() for example in examples})
-    found = f"{groups} by {p.group_field}"
-    if not p.group_field:
-        found = "none: rows about one thing may be in two splits (see group_field)"
+    found = f"{groups} by {p.group_field or 'the first document of the evidence'}"
+    if groups == len(examples):
+        found = "every row is one: two about one thing may be in two splits: name what "
+        found += "they are about by group_field"
     checks.append(("own groups", found, True, ""))
     sizes = split_sizes(p)
     wanted = " + ".join(f"{key}={size}" for key, size in sizes.items())

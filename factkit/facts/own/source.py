@@ -41,10 +41,10 @@ class OwnSource(FactSource):
     @cached_property
     def loaded(self) -> Loaded:
         """The examples, and how many rows were dropped for which reason."""
-        make = (
-            partial(own.claim, pages=self._pages()) if self.kind == "claims" else None
-        )
-        return own.load_rows(self.path, self.fields, make or MAKERS[self.kind])
+        if self.kind == "claims":
+            make = partial(own.claim, pages=self._pages())
+            return own.load_rows(self.path, self.fields, make)
+        return own.load_rows(self.path, self.fields, MAKERS[self.kind])
 
     def split_rows(self, sizes: Mapping[str, int]) -> Sets:
         """The rows of each split, no group in two of them."""
