@@ -10,8 +10,10 @@ from tokenizers import pre_tokenizers
 
 from factkit import UserError
 from factkit.data import own
+from factkit.data.bm25 import CorpusIndex
 from factkit.data.examples import DataError, refuse_overlap
 from factkit.data.own import Fields
+from factkit.data.search import in_process
 from factkit.data.splits import split_prompts
 from factkit.facts.own import checks
 from factkit.facts.own.source import open_source
@@ -383,9 +385,11 @@ def test_own_requests_and_claims_need_documents_and_a_judge(towns, tmp_path):
         write_lines(tmp_path / f"{name}.jsonl", rows)
     for paper, values, message in (
         ("rar", {"documents_path": ""}, "needs documents_path or search_url"),
-        ("rar", {"search_url": "http://localhost"}, "one of them"),
+        ("rar", {"search_url": "http://localhost"}, "leave the other empty"),
         ("rar", {"verifier": "leads"}, "set verifier=judge"),
         ("rar", {"utility_benchmarks": "best_guess_accuracy"}, "no short questions"),
+        ("reason", {"eval_sets": "fava"}, "eval_sets must be empty"),
+        ("rlfh", {"wikipedia_path": "wiki.db"}, "wikipedia_path must be empty"),
         ("veri", {"documents_path": ""}, "claims=own needs documents_path"),
         ("veri", {"verifier": "leads"}, "and verifier=judge"),
         ("veri", {"claims_path": str(tmp_path)}, "must be a file"),
@@ -398,6 +402,29 @@ def test_own_requests_and_claims_need_documents_and_a_judge(towns, tmp_path):
 
 # ---- the example that ships
 
+EXAMPLE = ROOT / "notebooks" / "own_example"
+REQUESTS = Fields("request", "", group="place")
+
+
+def test_the_example_s_claims_are_searched_for_in_its_documents():
+    from factkit.papers.veri import data
+
+    values = {"claims": "own", "claims_path": str(EXAMPLE / "claims.csv")}
+    values |= {"documents_path": str(EXAMPLE / "documents"), "question_field": "claim"}
+    values |= {"answer_field": "label", "verifier": "judge", "judge_model": "m"}
+    values |= {"train_claims": 48, "dev_claims": 12, "test_claims": 18}
+    p = params.load("veri", "laptop", values | {"sft_trajectories": 8})
+    sets, entries, dropped = data.claim_sets(p)
+    assert len(entries) == 15 and not dropped
+    refuse_overlap(sets)
+    search = in_process(CorpusIndex(entries))
+    given = data.offline_evidence(
+        sets["test"], entries, search, 2, lambda text, _: text
+    )
+    texts = {e.id: {chunk.id for chunk in given[e.id]} for e in sets["test"]}
+    assert all({*e.evidence} <= texts[e.id] for e in sets["test"])
+    assert {len(ids) for ids in texts.values()} <= {2, 3}
+
 
 def test_the_example_is_whole_and_states_most_answers_but_not_all():
     p = params.load("truthrl", "laptop", variant="own")
@@ -409,6 +436,8 @@ def test_the_example_is_whole_and_states_most_answers_but_not_all():
     texts = {document.title: document.text for document in documents}
     stated = [e.answers[0] in texts[e.entity] for e in examples]
     assert sum(stated) == 11 * 15
+    requests = own.load_rows(EXAMPLE / "requests.jsonl", REQUESTS, own.request)
+    assert len(requests[0]) == 45 and not requests[1]
 
 
 # ---- real files

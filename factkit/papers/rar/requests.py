@@ -53,6 +53,8 @@ def request_sets(p: "RarParams") -> Requests:
         own, dropped = embedded_sets(p)
         for name, rows in own.items():  # of no public test set
             own[name] = [e.model_copy(update={"meta": {"kind": OPEN}}) for e in rows]
+        for name in p.test_sets.split():
+            own["test"] += _public_requests(p, name)
         return own, source.held_out_texts([]), dropped
     parts = source.split(sizes, DEV_SHARE)
     sets = {"train": source.mixed_requests(parts["train"], sizes["train"])}

@@ -1,8 +1,8 @@
 """Learning to Reason for Factuality's parameters and arms (§4.2, Tables 1 and 2)."""
 
-from typing import Annotated, ClassVar, Literal
+from typing import Annotated, ClassVar, Literal, Self
 
-from pydantic import Field
+from pydantic import Field, model_validator
 
 from factkit.papers.reason.needs import ReasonNeeds
 from factkit.run.arms import Arm, Paper
@@ -34,6 +34,12 @@ class ReasonParams(RequestParams):
     # who writes y_ref and compares (App. G); empty: the judge
     relevance_model: fields.Name = ""
     relevance_url: fields.Url = ""
+
+    @model_validator(mode="after")
+    def _own_requests_are_evaluated_on(self) -> Self:
+        if self.has_own_data and self.eval_sets:
+            raise ValueError("eval_sets must be empty with requests=own")
+        return self
 
 
 class ReasonSftParams(ReasonParams, SftParams):

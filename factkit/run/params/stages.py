@@ -390,7 +390,7 @@ class RequestParams(OwnDataParams, PolicyParams):
             )
         if self.has_own_data and bool(self.documents_path) == bool(self.search_url):
             raise ValueError(
-                "requests=own needs documents_path or search_url, one of them: what "
-                "the judge holds the answers against"
+                "requests=own needs documents_path or search_url, what the judge holds "
+                "the answers against: give one, and leave the other empty"
             )
         return self
