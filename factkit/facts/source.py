@@ -3,8 +3,9 @@
 A source knows facts and makes what the papers ask about them: questions, requests,
 claims, documents, and responses read and verified without a model. Two are embedded in
 the kit, each in a package of this room: `world`, the made-up world of profile `tiny`,
-and `leads`, the Wikipedia leads of profile `laptop`. Of public data sets no fact is
-known exactly: each paper loads its own, and `PublicSource` stands for them.
+and `leads`, the Wikipedia leads of profile `laptop`. A third package, `own`, reads a
+user's files. Of these and of public data sets no fact is known exactly; each paper
+loads its public ones, and `PublicSource` stands for them.
 """
 
 import random
