@@ -185,10 +185,16 @@ def check(
     variant: Variant = "",
     values: Set = None,
 ) -> None:
-    """Check a profile's parameters before anything is run."""
+    """Check a profile's parameters, and your own data, before anything is run."""
     p = params.load(paper, profile, _read_set(values), variant)
     for key, value in p.model_dump().items():
         print(f"{key}: {value}")
+    if getattr(p, "has_own_data", False):
+        from factkit.report import own_data
+
+        print()
+        for line in own_data.describe(p):
+            print(line)
 
 
 @app.command()

@@ -118,7 +118,12 @@ BAD = {
     "test_sets": ("x", "biography biography", "gpqa,biography", 3),
     "utility_benchmarks": ("", "x", "win_rate win_rate", "humaneval", "a,b", 3),
     "questions_path": ("params", "/etc", *PATHS),
-    "requests_path": PATHS,
+    **dict.fromkeys(("requests_path", "documents_path"), PATHS),
+    **dict.fromkeys(
+        """question_field answer_field answer_separator group_field
+        evidence_field""".split(),
+        (" ", "a\n", "field", 3, None, LONG),  # read only with rows of one's own
+    ),
     **dict.fromkeys(("benchmarks", "claims_path"), ("README.md", *PATHS[2:])),
     "wikipedia_path": ("params", "/etc", *PATHS[2:]),
     "rollouts": ("", "vllm", 1),

@@ -3,7 +3,6 @@ factual requests, and the evidence of requests."""
 
 from collections import Counter
 from collections.abc import Mapping, Sequence
-from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 from factkit.data import evidence
@@ -14,6 +13,7 @@ from factkit.data.sources import Loaded
 from factkit.data.splits import Sets
 from factkit.facts.source import open_source
 from factkit.run import files
+from factkit.run.params import ROOT
 from factkit.verify import judge
 from factkit.verify.replies import Form, limit_text, match_word
 
@@ -36,10 +36,11 @@ FILES = {
 def embedded_sets(
     p: "RequestParams", familiar: bool = False
 ) -> tuple[Sets, Counter[str]]:
-    """The requests of the embedded source `p.requests` for each split, p.test_requests
-    of each evaluation set; none is dropped. familiar: as in `FactSource.split`."""
+    """The requests of the source `p.requests` for each split, p.test_requests of each
+    evaluation set, and counts of those dropped. familiar: as in `FactSource.split`."""
     sizes = {"test": p.test_requests, "dev": p.dev_requests, **training_sizes(p)}
-    return open_source(p.requests, p).request_sets(sizes, familiar), Counter()
+    source = open_source(p.requests, p)
+    return source.request_sets(sizes, familiar), source.dropped()
 
 
 def training_sizes(p: "RequestParams") -> dict[str, int]:
@@ -50,7 +51,7 @@ def training_sizes(p: "RequestParams") -> dict[str, int]:
 
 def file_of(p: "RequestParams", name: str) -> str:
     """The file of a set in p.requests_path; "" for the hub."""
-    path = Path(p.requests_path) / FILES.get(name, f"{name}.jsonl")
+    path = ROOT / p.requests_path / FILES.get(name, f"{name}.jsonl")
     return str(path) if p.requests_path and path.exists() else ""
 
 
@@ -87,14 +88,19 @@ def gather(
     """The documents of each request, at most p.pages, and counts of the outcomes.
 
     base_answers: request id → the base policy's answer, which is searched for where a
-    request has no reference. The documents are from the web with p.search_url (Binary
-    RAR App. C), else from `source`, by default the documents of `p.requests`; those
-    that state the answer come first.
+    request has no reference; without one a user's own request is searched for. The
+    documents are from the web with p.search_url (Binary RAR App. C), else from
+    `source`, by default the documents of `p.requests`; those that state the answer come
+    first.
     """
+
+    def query(example: Example) -> str:
+        return example.question if p.has_own_data else ""
+
     examples = [
         e
         if any(e.answers)
-        else e.model_copy(update={"answers": [base_answers.get(e.id, "")]})
+        else e.model_copy(update={"answers": [base_answers.get(e.id, query(e))]})
         for e in examples
     ]
     if p.search_url:

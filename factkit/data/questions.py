@@ -37,7 +37,7 @@ def crag(row: Row) -> Example:
     return Example(
         id=rows.text(row, "interaction_id"),
         question=rows.text(row, "query").strip(),
-        answers=_distinct(answers),
+        answers=distinct(answers),
         entity=rows.text(row, "interaction_id"),
         relation=kind,
         label=label,
@@ -49,7 +49,7 @@ def nq_open(row: Row) -> Example:
     """NQ-open (Lee et al. 2019): question and list of answers, no id."""
     question = rows.text(row, "question").strip()
     question_id = hash_id("nq", question)
-    answers = _distinct(rows.texts(row, "answer"))
+    answers = distinct(rows.texts(row, "answer"))
     return Example(
         id=question_id, question=question, answers=answers, entity=question_id
     )
@@ -63,7 +63,7 @@ def hotpotqa(row: Row) -> Example:
     return Example(
         id=question_id,
         question=question,
-        answers=_distinct([rows.text(row, "answer")]),
+        answers=distinct([rows.text(row, "answer")]),
         entity=[*titles, question_id][0],
         relation=rows.optional(row, "type"),
     )
@@ -78,7 +78,7 @@ def musique(row: Row) -> Example:
     return Example(
         id=question_id,
         question=rows.text(row, "question", "input").strip(),
-        answers=_distinct(answers),
+        answers=distinct(answers),
         entity=rows.text(supporting[0], "title") if supporting else question_id,
         relation=question_id.partition("__")[0],
     )
@@ -93,7 +93,7 @@ def popqa(row: Row) -> Example:
     return Example(
         id=str(question_id),
         question=rows.text(row, "question").strip(),
-        answers=_distinct(answers),
+        answers=distinct(answers),
         entity=rows.text(row, "subj"),
         relation=rows.text(row, "prop"),
     )
@@ -115,13 +115,13 @@ def squad_v2(row: Row) -> Example:
     return Example(
         id=rows.text(row, "id"),
         question=rows.text(row, "question").strip(),
-        answers=[UNANSWERABLE] if impossible else _distinct(answers),
+        answers=[UNANSWERABLE] if impossible else distinct(answers),
         entity=rows.text(row, "title").replace("_", " "),
         label=UNANSWERABLE if impossible else "",
     )
 
 
-def _distinct(answers: Iterable[str]) -> list[str]:
+def distinct(answers: Iterable[str]) -> list[str]:
     """Strip answers; drop empty ones, and repetitions in any case."""
     distinct: dict[str, str] = {}
     for answer in answers:

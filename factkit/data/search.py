@@ -74,7 +74,7 @@ def checks(p: Any) -> list[Check]:
     sets = p.eval_sets.split() if SET in p.search_url else [""]
     urls = {name: p.search_url.replace(SET, name) for name in sets if p.search_url}
     rows = [_check_retriever(f"retriever {name}", url) for name, url in urls.items()]
-    if p.claims_path:
+    if p.claims_path and not p.has_own_data:
         folder = ROOT / p.claims_path
         number = sum(path.is_file() for path in folder.rglob("*"))
         files = f"claims_path {folder}", f"{number} files", number > 0

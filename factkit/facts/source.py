@@ -3,11 +3,13 @@
 A source knows facts and makes what the papers ask about them: questions, requests,
 claims, documents, and responses read and verified without a model. Two are embedded in
 the kit, each in a package of this room: `world`, the made-up world of profile `tiny`,
-and `leads`, the Wikipedia leads of profile `laptop`. Of public data sets no fact is
-known exactly: each paper loads its own, and `PublicSource` stands for them.
+and `leads`, the Wikipedia leads of profile `laptop`. A third package, `own`, reads a
+user's files. Of these and of public data sets no fact is known exactly; each paper
+loads its public ones, and `PublicSource` stands for them.
 """
 
 import random
+from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from importlib import import_module
@@ -111,6 +113,10 @@ class FactSource(FactReader, Protocol):
         return set()
 
     # ---- requests
+
+    def dropped(self) -> "Counter[str]":
+        """How many rows were dropped for which reason; none where all are made."""
+        return Counter()
 
     def split(
         self,

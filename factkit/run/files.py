@@ -30,6 +30,18 @@ def file_checksum(path: Path) -> str:
         return hashlib.file_digest(file, "sha256").hexdigest()
 
 
+def list_files(path: Path) -> list[Path]:
+    """The files below a folder, sorted, without hidden ones; of a file, itself."""
+    if not path.is_dir():
+        return [path]
+    return [
+        file
+        for file in sorted(path.rglob("*"))
+        if file.is_file()
+        and not any(part.startswith(".") for part in file.relative_to(path).parts)
+    ]
+
+
 def write_atomically(path: Path, content: str | bytes) -> None:
     """Write a file so that readers see the whole old or the whole new one, also after a
     power failure. Text is written as UTF-8."""

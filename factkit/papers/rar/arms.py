@@ -42,7 +42,7 @@ class RarParams(RequestParams):
 
     data_notebook: ClassVar[str] = "20_rar_data"
     answer_format: Literal["long"] = "long"
-    requests: Literal["world", "leads", "wildchat"]
+    requests: Literal["world", "leads", "own", "wildchat"]
     whole_chunks: fields.Few
     whole_chunk_tokens: fields.ChunkTokens
     query_with_prompt: bool = True  # §3.3; False: the response alone, as the code
@@ -72,6 +72,11 @@ class RarParams(RequestParams):
     @model_validator(mode="after")
     def _benchmarks_can_run(self) -> Self:
         named = self.benchmark_names
+        if self.has_own_data and "best_guess_accuracy" in named:
+            raise ValueError(
+                "utility_benchmarks: requests=own has no short questions for "
+                "best_guess_accuracy: name win_rate"
+            )
         if self.verifier == "judge" and "format_following" in named:
             raise ValueError(
                 "utility_benchmarks: no format_following under a judge: name ifeval"

@@ -5,7 +5,7 @@ from collections import Counter
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
-from factkit.answers.requests import gather, keep_factual
+from factkit.answers.requests import embedded_sets, gather, keep_factual
 from factkit.answers.verifier import judge_llm
 from factkit.data import pages, sources
 from factkit.data.corpus import Document
@@ -20,6 +20,7 @@ from factkit.data.examples import (
 from factkit.data.splits import in_set, split_by_entity, split_prompts
 from factkit.facts.source import open_source
 from factkit.papers.rar.needs import SHORT_DEV, WILDCHAT_READ
+from factkit.run.paths import from_root
 
 if TYPE_CHECKING:
     from factkit.papers.rar.arms import RarParams
@@ -41,12 +42,20 @@ def request_sets(p: "RarParams") -> Requests:
 
     dev and test hold requests of every kind of KINDS, p.dev_requests and
     p.test_requests of them open, and as many of each other kind (WildChat: SHORT_DEV
-    times as many for dev). No entity is in two of the three.
+    times as many for dev); of a user's own requests all are open. No entity is in two
+    of the three.
     """
     sizes = {n: getattr(p, f"{n}_requests") for n in ("train", "dev", "test")}
     if p.requests == "wildchat":
         return _wildchat_sets(p, sizes)
     source = open_source(p.requests, p)
+    if p.has_own_data:
+        own, dropped = embedded_sets(p)
+        for name, rows in own.items():  # of no public test set
+            own[name] = [e.model_copy(update={"meta": {"kind": OPEN}}) for e in rows]
+        for name in p.test_sets.split():
+            own["test"] += _public_requests(p, name)
+        return own, source.held_out_texts([]), dropped
     parts = source.split(sizes, DEV_SHARE)
     sets = {"train": source.mixed_requests(parts["train"], sizes["train"])}
     for name in ("dev", "test"):
@@ -64,7 +73,7 @@ def _wildchat_sets(p: "RarParams", sizes: dict[str, int]) -> Requests:
     Everything is loaded before the judge is called: some of it is gated on the hub.
     """
     limit = WILDCHAT_READ * sizes["train"]
-    chats, dropped = sources.load("wildchat", p.requests_path, limit)
+    chats, dropped = sources.load("wildchat", from_root(p.requests_path), limit)
     questions, _ = sources.load("popqa")
     public = [e for name in p.test_sets.split() for e in _public_requests(p, name)]
     held_out = open_source(p.requests, p).held_out_texts([])

@@ -1,8 +1,8 @@
 """Learning to Reason for Factuality's parameters and arms (§4.2, Tables 1 and 2)."""
 
-from typing import Annotated, ClassVar, Literal
+from typing import Annotated, ClassVar, Literal, Self
 
-from pydantic import Field
+from pydantic import Field, model_validator
 
 from factkit.papers.reason.needs import ReasonNeeds
 from factkit.run.arms import Arm, Paper
@@ -27,13 +27,19 @@ class ReasonParams(RequestParams):
     data_notebook: ClassVar[str] = "30_reason_data"
     splits: ClassVar[tuple[str, ...]] = ("sft", "train", "dev", "test")
     answer_format: Literal["reasoned"] = "reasoned"
-    requests: Literal["world", "leads", "synthetic"]
+    requests: Literal["world", "leads", "own", "synthetic"]
     reasoning_template: fields.Template
     sft_requests: fields.Size
     eval_sets: Annotated[fields.Text, fields.require_names(*EVAL_SETS)] = ""
     # who writes y_ref and compares (App. G); empty: the judge
     relevance_model: fields.Name = ""
     relevance_url: fields.Url = ""
+
+    @model_validator(mode="after")
+    def _own_requests_are_evaluated_on(self) -> Self:
+        if self.has_own_data and self.eval_sets:
+            raise ValueError("eval_sets must be empty with requests=own")
+        return self
 
 
 class ReasonSftParams(ReasonParams, SftParams):

@@ -1,9 +1,9 @@
 """RLFH's parameters and arms (§4.1, Tables 1 to 3)."""
 
 from collections.abc import Mapping
-from typing import Any, ClassVar, Literal
+from typing import Any, ClassVar, Literal, Self
 
-from pydantic import Field, ValidationInfo, field_validator
+from pydantic import Field, ValidationInfo, field_validator, model_validator
 
 from factkit.papers.rlfh.needs import RlfhNeeds
 from factkit.run.arms import Arm, Paper
@@ -21,8 +21,14 @@ class RlfhParams(RequestParams):
 
     data_notebook: ClassVar[str] = "40_rlfh_data"
     answer_format: Literal["joined"] = "joined"
-    requests: Literal["world", "leads", "hotpotqa"]
+    requests: Literal["world", "leads", "own", "hotpotqa"]
     wikipedia_path: fields.FetchedFile = ""
+
+    @model_validator(mode="after")
+    def _own_documents_are_searched(self) -> Self:
+        if self.has_own_data and self.wikipedia_path:
+            raise ValueError("wikipedia_path must be empty with requests=own")
+        return self
 
 
 class RlfhDpoParams(RlfhParams, DpoParams):

@@ -97,6 +97,7 @@ ARMS = {
 class TruthRL(QuestionDpoParams, QuestionRlParams, SweepParams):
     """Parameters of notebooks 10–14; `arms` and `seeds` are what 13 compares."""
 
+    data_notebook = "10_truthrl_data"
     known_arms = tuple(ARMS)
     arm: fields.Name = "ternary"
 

@@ -16,9 +16,12 @@ from factkit.data.sources import Loaded
 from factkit.facts.source import open_source
 from factkit.papers.truthrl.withholding import withhold
 from factkit.run.params.stages import QuestionParams
+from factkit.run.paths import from_root
 
 if TYPE_CHECKING:
     from transformers import PreTrainedTokenizerBase as Tokenizer
+
+    from factkit.policy.policy import Policy
 
 Search = Callable[[Sequence[Example]], list[list[Chunk]]]
 
@@ -53,9 +56,10 @@ def open_questions(p: QuestionParams, test_set: str = "") -> QuestionSource:
 
     CRAG's questions have web pages of their own; those of the other benchmarks are
     searched for in Wikipedia of 2018 (App. C); the fact world and the leads are their
-    own corpora.
+    own corpora; a user's own questions come with the user's documents.
     """
-    name, path = test_set or p.questions, "" if test_set else p.questions_path
+    name = test_set or p.questions
+    path = "" if test_set else from_root(p.questions_path)
     if name not in sources.SOURCES:
         facts = open_source(name, p)
         return QuestionSource(
@@ -134,6 +138,14 @@ def with_references(
     return with_chunks
 
 
+def training_prompts(
+    p: QuestionParams, examples: Sequence[Example], policy: "Policy"
+) -> list[str]:
+    """The prompts of training questions, with their references."""
+    sets = with_references({"train": examples}, p, policy.tokenizer)
+    return policy.format_prompts(sets["train"])
+
+
 def _add_references(example: Example, chunks: Sequence[Chunk]) -> Example:
     meta = example.meta | {
         "references": "\n".join(" ".join(chunk.text.split()) for chunk in chunks),
@@ -143,7 +155,9 @@ def _add_references(example: Example, chunks: Sequence[Chunk]) -> Example:
 
 
 def _search_wikipedia(p: QuestionParams, _: object) -> Search:
-    passages = pages.Passages(p.wikipedia_path)  # 21 million, never all in memory
+    passages = pages.Passages(
+        from_root(p.wikipedia_path)
+    )  # 21 million, never all in memory
     return _search(passages, p, passages.key)
 
 

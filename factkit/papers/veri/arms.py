@@ -7,13 +7,17 @@ from pydantic import Field, model_validator
 from factkit.papers.veri.needs import VeriNeeds
 from factkit.run.arms import Arm, Paper
 from factkit.run.params import fields
+from factkit.run.params.own import OwnDataParams
 from factkit.run.params.stages import PolicyParams, RlParams, SftParams, SweepParams
+from factkit.run.paths import ROOT
 
 EVAL_SETS = ("feverous", "exfever", "fever", "scifact", "hover")  # §3.2
 
 
-class VeriParams(PolicyParams):
+class VeriParams(OwnDataParams, PolicyParams):
     """Veri-R1: the claims, the search among entries, and a turn's budgets."""
+
+    rows_of: ClassVar[tuple[str, str]] = ("claims", "claims_path")
 
     data_notebook: ClassVar[str] = "50_veri_data"
     answer_format: Literal["claims"] = "claims"
@@ -21,8 +25,9 @@ class VeriParams(PolicyParams):
     prompt_template: fields.ClaimTemplate
     offline_template: fields.EvidenceTemplate
 
-    claims: Literal["world", "leads", "feverous_exfever"]
-    claims_path: fields.FetchedFolder = ""
+    claims: Literal["world", "leads", "own", "feverous_exfever"]
+    claims_path: fields.FetchedPath = ""
+    evidence_field: fields.Text = "evidence"  # with the titles of own documents
     eval_sets: Annotated[fields.Text, fields.require_names(*EVAL_SETS)] = ""
     train_claims: fields.Size
     dev_claims: int = Field(ge=3, le=fields.MOST)
@@ -43,6 +48,23 @@ class VeriParams(PolicyParams):
             raise ValueError(
                 "search_url must be a retriever's with claims=feverous_exfever: "
                 "python -m factkit serve-search starts one"
+            )
+        return self
+
+    @model_validator(mode="after")
+    def _own_claims_have_documents(self) -> Self:
+        path = ROOT / self.claims_path
+        if not self.has_own_data:
+            if path.is_file():
+                raise ValueError(f"claims_path={self.claims_path} must be a folder")
+            if self.evidence_field != "evidence":
+                raise ValueError("evidence_field is read only with claims=own")
+        elif not path.is_file():
+            raise ValueError(f"claims_path={self.claims_path} must be a file")
+        elif not self.documents_path or self.search_url or self.verifier != "judge":
+            raise ValueError(
+                "claims=own needs documents_path, which is searched in place of a "
+                "search_url, and verifier=judge, whose model writes SFT's trajectories"
             )
         return self
 

@@ -24,6 +24,7 @@ from factkit.papers.veri import benchmarks, search_rollout, turn_sampling
 from factkit.papers.veri.evaluate import Verified, of_examples
 from factkit.papers.veri.search_rollout import format_prompts, tokenize_prompts
 from factkit.policy.decoding import Sampling
+from factkit.policy.models import apply_chat_template
 from factkit.run.params import ROOT
 from factkit.run.progress import progress_bar
 from factkit.verify.trajectory import Turn
@@ -32,6 +33,7 @@ if TYPE_CHECKING:
     from transformers import PreTrainedTokenizerBase as Tokenizer
 
     from factkit.papers.veri.arms import VeriParams
+    from factkit.policy.policy import Policy
 
 # the published files in p.claims_path, at the paths of their repository
 PUBLISHED = "example/train/train_online.parquet"
@@ -44,7 +46,7 @@ def claim_sets(p: "VeriParams") -> tuple[Sets, list[Chunk], Counter]:
     if p.claims == "feverous_exfever":
         return published_sets(ROOT / p.claims_path, p.eval_sets.split(), sizes)
     source = open_source(p.claims, p)
-    return source.claim_sets(sizes), source.entries(), Counter()
+    return source.claim_sets(sizes), source.entries(), source.dropped()
 
 
 def published_sets(
@@ -85,6 +87,14 @@ def _gold_entries(folder: Path, examples: Sequence[Example]) -> list[Chunk]:
         for name, wanted in pages.items()
         for entry in benchmarks.entries(name, folder / name, wanted)
     ]
+
+
+def training_prompts(
+    p: "VeriParams", examples: Sequence[Example], policy: "Policy"
+) -> list[str]:
+    """The prompts of training claims, for a policy that searches."""
+    prompts = format_prompts(examples, p.prompt_template)
+    return apply_chat_template(policy.tokenizer, prompts) if p.chat else prompts
 
 
 # ---- the texts of an offline prompt

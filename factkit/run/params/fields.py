@@ -200,17 +200,21 @@ Folder = Annotated[
         "must be a folder of its own, outside the kit and the system", _may_hold_runs
     ),
 ]
-DataPath = Annotated[
+DataPath = Annotated[  # relative to the project's root, as all paths
     Text,
     require(
-        "must be a file or folder that is there", lambda p: not p or Path(p).exists()
+        "must be a file or folder that is there", lambda p: not p or (ROOT / p).exists()
     ),
 ]
 DataFile = Annotated[
-    Text, require("must be a file that is there", lambda p: not p or Path(p).is_file())
+    Text,
+    require("must be a file that is there", lambda p: not p or (ROOT / p).is_file()),
 ]
 FetchedFile = Annotated[  # doctor checks whether it is there
     Text, require("must be a file", lambda name: not name or not (ROOT / name).is_dir())
+]
+FetchedPath = Annotated[  # with claims=own a file, else a folder that is fetched
+    Text, require("must be a path", lambda name: (ROOT / name).exists() or True)
 ]
 FetchedFolder = Annotated[
     Text, require("must be a folder", lambda name: not (ROOT / name).is_file())

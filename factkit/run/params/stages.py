@@ -12,6 +12,7 @@ from pydantic import (
 )
 
 from factkit.run.params import fields
+from factkit.run.params.own import OwnDataParams
 
 SEARCH_KEY = "FACTKIT_SEARCH_KEY"  # variable with the key of a web search
 Profile = Literal["tiny", "laptop", "h100_lora", "h100_full"]
@@ -295,8 +296,10 @@ class RewardModelParams(RlParams):
 EVAL_SETS = ("crag", "nq_open", "hotpotqa", "musique", "popqa")  # data.sources
 
 
-class QuestionParams(PolicyParams):
+class QuestionParams(OwnDataParams, PolicyParams):
     """Questions, their prompts, probing and evidence."""
+
+    rows_of: ClassVar[tuple[str, str]] = ("questions", "questions_path")
 
     verifier: Literal["rules", "exact", "judge"] = "rules"
     other_judges: fields.Judges = ""
@@ -305,7 +308,9 @@ class QuestionParams(PolicyParams):
     abstaining_template: fields.Template
     majority_samples: fields.Few
 
-    questions: Literal["world", "leads", "crag", "nq_open", "hotpotqa", "musique"]
+    questions: Literal[
+        "world", "leads", "own", "crag", "nq_open", "hotpotqa", "musique"
+    ]
     questions_path: fields.DataFile = ""
     eval_sets: Annotated[fields.Text, fields.require_names(*EVAL_SETS)] = ""
     train_questions: fields.Size
@@ -346,6 +351,15 @@ class QuestionParams(PolicyParams):
             )
         return self
 
+    @model_validator(mode="after")
+    def _own_documents_are_retrieved(self) -> Self:
+        if self.has_own_data and bool(self.retriever) != bool(self.documents_path):
+            raise ValueError(
+                f"retriever={self.retriever!r}, documents_path={self.documents_path!r}"
+                ": with questions=own give both, or neither for questions alone"
+            )
+        return self
+
     @property
     def second_judges(self) -> list[str]:
         """Further verifiers of the same answers (TruthRL Table 5)."""
@@ -354,8 +368,10 @@ class QuestionParams(PolicyParams):
         return [name for name in ("exact", "contains") if name != self.verifier]
 
 
-class RequestParams(PolicyParams):
+class RequestParams(OwnDataParams, PolicyParams):
     """Requests for long answers, their evidence and verifier."""
+
+    rows_of: ClassVar[tuple[str, str]] = ("requests", "requests_path")
 
     verifier: Literal["world", "leads", "judge"]
 
@@ -381,6 +397,12 @@ class RequestParams(PolicyParams):
             raise ValueError(f"least_pages={self.least_pages} is above pages")
         if self.verifier != "judge" and self.verifier != self.requests:
             raise ValueError(
-                f"verifier={self.verifier} can't verify requests={self.requests}"
+                f"verifier={self.verifier} can't verify requests={self.requests}: set "
+                "verifier=judge, judge_model and judge_url"
+            )
+        if self.has_own_data and bool(self.documents_path) == bool(self.search_url):
+            raise ValueError(
+                "requests=own needs documents_path or search_url, what the judge holds "
+                "the answers against: give one, and leave the other empty"
             )
         return self

@@ -1,0 +1,128 @@
+"""A user's own data as a `FactSource`: no fact is known exactly."""
+
+from collections import Counter
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from functools import cached_property, partial
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from factkit.data import own
+from factkit.data.corpus import Chunk, Document, chunk_documents
+from factkit.data.entries import page_entry, page_id
+from factkit.data.examples import DataError
+from factkit.data.own import Fields
+from factkit.data.sources import Loaded
+from factkit.data.splits import Sets, in_set, split_by_entity
+from factkit.facts.source import FactSource
+from factkit.run.params.own import OWN
+from factkit.run.paths import ROOT
+
+if TYPE_CHECKING:
+    from transformers import PreTrainedTokenizerBase
+
+MAKERS = {"questions": own.question, "requests": own.request}
+
+
+@dataclass(frozen=True)
+class OwnSource(FactSource):
+    """The rows of a file and the documents of a folder.
+
+    kind: of the rows: questions | requests | claims. documents_path: a folder or a
+    file; None without documents. seed: of the splits.
+    """
+
+    path: Path
+    kind: str
+    fields: Fields
+    documents_path: Path | None = None
+    seed: int = 0
+
+    @cached_property
+    def loaded(self) -> Loaded:
+        """The examples, and how many rows were dropped for which reason."""
+        if self.kind == "claims":
+            make = partial(own.claim, pages=self._pages())
+            return own.load_rows(self.path, self.fields, make)
+        return own.load_rows(self.path, self.fields, MAKERS[self.kind])
+
+    def split_rows(self, sizes: Mapping[str, int]) -> Sets:
+        """The rows of each split, no group in two of them."""
+        return split_by_entity(self.loaded[0], sizes, self.seed)
+
+    def questions(self) -> Loaded:
+        """The questions, with short answers."""
+        return self.loaded
+
+    def dropped(self) -> Counter:
+        """How many rows were dropped for which reason."""
+        return self.loaded[1]
+
+    def request_sets(self, sizes: Mapping[str, int], familiar: bool = False) -> Sets:
+        """The requests, all of one evaluation set."""
+        sets = self.split_rows(sizes)
+        return {name: [in_set(e, OWN) for e in rows] for name, rows in sets.items()}
+
+    def claim_sets(self, sizes: Mapping[str, int]) -> Sets:
+        """The claims, labels in turn as long as there are some of each."""
+        return self.split_rows(sizes)
+
+    def entries(self) -> list[Chunk]:
+        """An entry for each document. Raises DataError if two have one title."""
+        entries = {}
+        for document in self.load_documents()[0]:
+            entry = page_entry(document.title, document.text)
+            if entry.id in entries:
+                raise DataError(
+                    f"{self.documents_path}: two documents are titled {entry.id!r}: "
+                    "claims name their evidence by titles"
+                )
+            entries[entry.id] = entry
+        return list(entries.values())
+
+    def _pages(self) -> dict[str, str]:
+        """The title and the id of each document, in lower case → its entry's id."""
+        pages = {entry.id.casefold(): entry.id for entry in self.entries()}
+        for document in self.load_documents()[0]:
+            entry = page_id(document.title)
+            pages |= {name.casefold(): entry for name in (document.title, document.id)}
+        return pages
+
+    def passages(self, tokenizer: "PreTrainedTokenizerBase", size: int) -> list[Chunk]:
+        """Chunks of the documents, each after the title: a second chunk says "it"."""
+        documents = self.load_documents()[0]
+        titles = {document.id: document.title for document in documents}
+        return [
+            replace(chunk, text=f"{titles[chunk.doc_id]}: {chunk.text.strip()}")
+            for chunk in chunk_documents(documents, tokenizer, size)
+        ]
+
+    def load_documents(self) -> tuple[list[Document], Counter]:
+        """The documents, and how many were dropped for which reason. Raises DataError
+        without documents."""
+        if self.documents_path is None:
+            raise DataError("documents_path: name the folder with your documents")
+        return own.load_documents(self.documents_path)
+
+    def documents(self) -> list[Document]:
+        """The documents, each after its title."""
+        return [
+            replace(d, text=f"{d.title}: {d.text}") for d in self.load_documents()[0]
+        ]
+
+
+def open_source(p: Any) -> OwnSource:
+    """The files that `p` names, split by `p.split_seed`."""
+    fields = Fields(
+        question=p.question_field,
+        answer=p.answer_field,
+        separator=p.answer_separator,
+        group=p.group_field,
+        evidence=getattr(p, "evidence_field", ""),  # of claims
+    )
+    documents = ROOT / p.documents_path if p.documents_path else None
+    # a paper about claims has no split_seed
+    seed = getattr(p, "split_seed", 0)
+    return OwnSource(  # type: ignore[abstract]  # it has no exact facts
+        ROOT / p.own_path, p.rows_of[0], fields, documents, seed
+    )

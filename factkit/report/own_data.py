@@ -1,0 +1,33 @@
+"""What `python -m factkit check` says of a user's own data."""
+
+from collections.abc import Iterator
+from typing import Any
+
+from factkit import require
+from factkit.facts.own import checks
+from factkit.facts.own.source import open_source
+from factkit.facts.policy import base_policy
+from factkit.policy.policy import Policy
+from factkit.run.arms import get_paper
+
+PROMPTS = 2
+
+
+def describe(p: Any) -> Iterator[str]:
+    """Lines: rows and documents kept and dropped, then two prompts of training rows as
+    the policy reads them. Raises UserError where the data can't be used."""
+    checked = checks.own_data(p)
+    for what, found, fine, _ in checked:
+        yield f"{'ok ' if fine else 'NO '} {what}: {found}"
+    require(checked)
+    source = open_source(p)
+    sizes = checks.split_sizes(p)
+    examples = next(iter(source.split_rows(sizes).values()))[:PROMPTS]
+    policy = Policy(path=base_policy(p), template=p.prompt_template, chat=p.chat)
+    data = get_paper(p).find_module("data")
+    write = (
+        data.training_prompts if data else lambda _, rows, by: by.format_prompts(rows)
+    )
+    for number, prompt in enumerate(write(p, examples, policy), start=1):
+        tokens = len(policy.tokenizer(prompt)["input_ids"])
+        yield f"\nprompt {number}, {tokens} tokens:\n{prompt}"
