@@ -256,7 +256,9 @@ def save_whole(trainer: "Trainer", folder: Path, merge: bool) -> None:
             if is_main_process():
                 (partial / "training_args.bin").unlink(missing_ok=True)  # a pickle
                 if merge and (partial / "adapter_config.json").exists():
-                    _merge(partial, str(trainer.model.dtype).removeprefix("torch."))
+                    merge_adapter(
+                        partial, str(trainer.model.dtype).removeprefix("torch.")
+                    )
                 trainer.processing_class.save_pretrained(partial)
                 if (recipe := folder.parent / RECIPE).exists():
                     shutil.copy(recipe, partial)
@@ -267,7 +269,7 @@ def save_whole(trainer: "Trainer", folder: Path, merge: bool) -> None:
     trainer.accelerator.wait_for_everyone()
 
 
-def _merge(folder: Path, dtype: str) -> None:
+def merge_adapter(folder: Path, dtype: str) -> None:
     """Replace the adapter in `folder` by its base with the adapter merged in."""
     from peft import PeftConfig, PeftModel
     from transformers import AutoModelForSequenceClassification
