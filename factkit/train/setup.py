@@ -165,7 +165,9 @@ def trainer_arguments(p: TrainParams, folder: Path, batch: int) -> dict[str, Any
         "gradient_checkpointing": on_gpu,
         "deepspeed": deepspeed_config(p.deepspeed),
         "ddp_find_unused_parameters": False,
-        "report_to": "none",
+        "report_to": p.report_to,
+        "run_name": "/".join(folder.parent.parts[-3:]),  # <profile>/<notebook>/<run>
+        "project": "factkit",  # trackio's
         "disable_tqdm": True,  # progress.train draws ours
         "logging_steps": 1,
         "save_strategy": "steps",
@@ -235,6 +237,8 @@ def train_and_keep(
         progress.train(trainer, label, checkpoints.newest(trainer))
     if is_main_process():
         write_curve(trainer.state.log_history, folder / curve)
+        if (logs := Path(trainer.args.output_dir, "runs")).exists():
+            shutil.copytree(logs, folder / "tensorboard", dirs_exist_ok=True)
     save_whole(trainer, folder / model, merge)
     shutil.rmtree(trainer.args.output_dir, ignore_errors=True)
     return folder / model
