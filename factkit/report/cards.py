@@ -20,16 +20,17 @@ POLICIES = {
     "smollm2-135m-leads": ("HuggingFaceTB/SmolLM2-135M-Instruct", "apache-2.0"),
 }
 SOURCES = {
-    "world": "an invented world of people, in templated sentences",
-    "leads": "leads of English Wikipedia's vital articles, CC BY-SA 4.0",
+    "world": "An invented world of people, in templated sentences",
+    "leads": "Leads of English Wikipedia's vital articles, CC BY-SA 4.0",
 }
 Run = Mapping[str, Any]
 
 MODEL = """# {title}: `{arm}`, seed {seed}
 
-{what}. Trained and evaluated by factkit, notebook `{notebook}`, profile `{profile}`,
-from `{policy}`. factkit reproduces papers that train language models against
-hallucination; this is one run of it, not the paper's model.
+{what}. Trained and evaluated by factkit, notebook
+`{notebook}`, profile `{profile}`, from `{policy}`. factkit reproduces papers
+that train language models against hallucination; this is one run of it, not the paper's
+model.
 
 ## Load it
 
