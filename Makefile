@@ -22,7 +22,7 @@ export GOMP_SPINCOUNT ?= 3000
 export TOKENIZERS_PARALLELISM ?= false
 
 .PHONY: help reproduce test test-slow test-all test-vllm rehearse test-verl bench book lab
-.PHONY: gpu-check clean distclean
+.PHONY: gpu-check locks clean distclean
 
 help:  ## Show the targets
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed 's/:.*##/ —/'
@@ -101,11 +101,11 @@ rehearse: $(VLLM)/done  ## The H100 profiles' notebooks on the CPU, in small siz
 VERL := .venv-verl
 VERL_PIP := $(VERL)/bin/python $(INSTALL)
 
-$(VERL)/done: pyproject.toml $(LOCKS)/verl.txt
+$(VERL)/done: pyproject.toml $(LOCKS)/verl.in $(LOCKS)/verl.txt
 	@echo "== Set-up: .venv-verl with verl (3 min, 2 GB) =="
 	@test -x $(VERL)/bin/python || $(PYTHON) -m venv $(VERL)
 	@echo '*' > $(VERL)/.gitignore
-	$(VERL_PIP) --requirement $(LOCKS)/verl.txt
+	$(VERL_PIP) --constraint $(LOCKS)/verl.txt --requirement $(LOCKS)/verl.in
 	$(VERL_PIP) --no-deps --editable .
 	@touch $@
 
@@ -127,6 +127,19 @@ $(GPU)/done: pyproject.toml $(LOCKS)/gpu.txt $(LOCKS)/assets.txt
 gpu-check: export HF_HUB_OFFLINE = 0
 gpu-check: $(GPU)/done  ## Prove the training path on the GPUs that are here (25 min)
 	$(GPU)/bin/python tests/gpu/check.py $(CHECK_ARGS)
+
+# One lock serves Python 3.11 to 3.13 and all systems: lines that differ have markers.
+# Versions stay where they still fit; delete a line, or a lock, to renew them.
+COMPILE = $(BIN)/uv pip compile --quiet --universal --python-version 3.11 --no-header \
+  --no-annotate --output-file $(LOCKS)/$(1).txt
+EXTRA = $(BIN)/python -c 'import tomllib; p = tomllib.load(open("pyproject.toml", "rb")); \
+  print(*p["project"]["optional-dependencies"]["$(1)"], sep="\n")'
+locks: $(VENV)/dev.done  ## Make the locks again, from the pins in pyproject.toml
+	$(call COMPILE,cpu) pyproject.toml --extra dev
+	$(call COMPILE,gpu) pyproject.toml --extra dev --extra gpu
+	$(call COMPILE,verl) $(LOCKS)/verl.in
+	$(call EXTRA,assets) | $(call COMPILE,assets) - --no-deps --generate-hashes
+	$(call EXTRA,slurm) | $(call COMPILE,slurm) - --no-deps --generate-hashes
 
 bench: $(VENV)/dev.done  ## Measure speed on a quiet machine: outputs/reference/speed.md
 	$(BIN)/python tests/benchmarks

@@ -1,22 +1,32 @@
 """The command line, python -m factkit."""
 
 import contextlib
-import functools
-import inspect
 import io
 import os
 import sys
-from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from collections.abc import Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any, Literal
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
 from factkit.gpu import bill as bills
 from factkit.run import failures, files, params
 from factkit.run.arms import find_papers
-from factkit.run.params.reading import read_value
+from factkit.run.options import (
+    FIRST,
+    Jobs,
+    Name,
+    Output,
+    Paper,
+    Papers,
+    Profile,
+    Set,
+    Setting,
+    Variant,
+    read_set,
+    with_setting,
+)
 
 if TYPE_CHECKING:
     from factkit.run.sweeps import Sweep
@@ -29,64 +39,10 @@ app = typer.Typer(
     rich_markup_mode=None,  # its tables cut the names of options in narrow terminals
     help="Reproduce papers against hallucination: notebooks run by papermill.",
 )
-Name: Any = Literal[tuple(find_papers())]
-NameOrAll: Any = Literal[(*find_papers(), "all")]
-FIRST = next(iter(find_papers()))
-Paper = Annotated[Name, typer.Argument()]
-Papers = Annotated[NameOrAll, typer.Argument()]
-Profile = Annotated[str, typer.Option(help=" | ".join(params.PROFILES))]
-Variant = Annotated[
-    str, typer.Option(help="Of the profile: retrieval, reasoning … (params/<profile>).")
-]
-Jobs = Annotated[
-    int,
-    typer.Option(min=1, help="Runs at a time; as many as cores have one thread each."),
-]
-Output = Annotated[str, typer.Option(help="Folder of the runs, from the root.")]
-Set = Annotated[
-    list[str] | None, typer.Option("--set", help="A parameter's value, as key=value.")
-]
 Port = Annotated[int, typer.Option(min=0, max=65535, help="0: any free.")]
 Host = Annotated[
     str, typer.Option(help="Beyond loopback it needs FACTKIT_SEARCH_TOKEN.")
 ]
-
-
-@dataclass(frozen=True)
-class Setting:
-    """The options that name the parameters of a run."""
-
-    profile: Profile
-    variant: Variant = ""
-    output_dir: Output = "outputs"
-    values: Set = None
-
-    def load(self, paper: str) -> Any:
-        """The checked parameters of a paper."""
-        values = {"output_dir": self.output_dir} | _read_set(self.values)
-        return params.load(paper, self.profile, values, self.variant)
-
-
-def with_setting(command: Callable[..., None]) -> Callable[..., None]:
-    """Give a command the options of `Setting` in place of its parameter `setting`."""
-    parameters = dict(inspect.signature(command).parameters)
-    defaults = vars(parameters.pop("setting").default)
-
-    @functools.wraps(command)
-    def call(**values: Any) -> None:
-        setting = Setting(**{name: values.pop(name) for name in defaults})
-        command(setting=setting, **values)
-
-    for name, default in defaults.items():
-        parameters[name] = inspect.Parameter(
-            name,
-            inspect.Parameter.KEYWORD_ONLY,
-            default=default,
-            annotation=Setting.__annotations__[name],
-        )
-    vars(call)["__signature__"] = inspect.Signature(list(parameters.values()))
-    call.__annotations__ = {name: p.annotation for name, p in parameters.items()}
-    return call
 
 
 @app.command()
@@ -99,7 +55,7 @@ def reproduce(
     """Run a paper's main arms with one seed, and its figures."""
     from factkit.run.sweeps import Sweep
 
-    p, changed = setting.load(paper), _read_set(setting.values)
+    p, changed = setting.load(paper), read_set(setting.values)
     arms = find_papers()[paper].main_arms
     _run_sweep(Sweep(paper, p, arms, [0], overrides=changed), jobs)
 
@@ -149,7 +105,7 @@ def sweep(
     """
     from factkit.run.sweeps import Sweep
 
-    changed = _read_set(setting.values)
+    changed = read_set(setting.values)
     named = {k: v for k, v in (("arms", arms), ("seeds", seeds)) if v}
     sweeps = []  # all are checked before the first one runs
     for name in find_papers() if paper == "all" else [paper]:
@@ -186,7 +142,7 @@ def check(
     values: Set = None,
 ) -> None:
     """Check a profile's parameters, and your own data, before anything is run."""
-    p = params.load(paper, profile, _read_set(values), variant)
+    p = params.load(paper, profile, read_set(values), variant)
     for key, value in p.model_dump().items():
         print(f"{key}: {value}")
     if getattr(p, "has_own_data", False):
@@ -279,6 +235,35 @@ def adopt(
 
 
 @app.command()
+def export(
+    run: Annotated[
+        Path, typer.Argument(help="outputs/<profile>/<notebook>/<arm>-s<seed>")
+    ],
+    folder: Annotated[Path, typer.Argument(help="A new folder.")],
+    merge: Annotated[
+        bool, typer.Option("--merge", help="Merge an adapter into its base.")
+    ] = False,
+    data: Annotated[
+        bool, typer.Option("--data", help="The run's rows, as a data set.")
+    ] = False,
+    push: Annotated[
+        str, typer.Option(help="Upload it to the hub as owner/name, private if new.")
+    ] = "",
+) -> None:
+    """Write a run's model with a card, to load elsewhere."""
+    from factkit.report import export as exports
+
+    results = exports.read_run(run)
+    if data:
+        exports.write_data(results, folder)
+    else:
+        exports.write_model(results, folder, merge)
+    print(f"{folder}: see its README.md")
+    if push:
+        print(exports.push(folder, push, "dataset" if data else "model"))
+
+
+@app.command()
 def fetch(
     paper: Paper,
     profile: Profile = "h100_full",
@@ -292,7 +277,7 @@ def fetch(
     corpora = find_papers()[paper].find_module("fetch")
     if not corpora:
         raise params.ParamError(f"{paper}: has no corpora to fetch")
-    folder = corpora.fetch(params.load(paper, profile, _read_set(values)))
+    folder = corpora.fetch(params.load(paper, profile, read_set(values)))
     print(f"the retriever: python -m factkit serve-search {folder}")
 
 
@@ -360,23 +345,6 @@ def doctor(
         print(f"ok  {what}: {have}" if fine else f"NO  {what}: {have} → {remedy}")
     if not all(fine for _, _, fine, _ in examined):
         raise SystemExit(1)
-
-
-def _read_set(options: Sequence[str] | None) -> dict[str, Any]:
-    """The values of --set options; text in quotes is text."""
-    values: dict[str, Any] = {}
-    for option in options or ():
-        key, equals, text = option.partition("=")
-        if not equals or key in values:
-            raise params.ParamError(f"--set {key}: must be key=value, each key once")
-        if key in ("profile", "variant"):
-            raise params.ParamError(f"--set {key}: give --{key}, which names the file")
-        quoted = len(text) > 1 and text[0] == text[-1] and text[0] in "\"'"
-        try:
-            values[key] = text[1:-1] if quoted else read_value(text)
-        except ValueError as error:
-            raise params.ParamError(f"--set {key}: {error}") from None
-    return values
 
 
 def main() -> None:

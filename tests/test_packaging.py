@@ -2,19 +2,27 @@
 
 import ast
 import json
+import os
 import re
+import shutil
+import subprocess
+import sys
 import tomllib
+from pathlib import Path
 
+import pytest
 import yaml
 
 from factkit.run.params import ROOT
 
 PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text("utf-8"))["project"]
+PYTHONS = [c.split()[-1] for c in PROJECT["classifiers"]]
+LOCKS = ROOT / "factkit" / "locks"
 BASE, EXTRAS = set(PROJECT["dependencies"]), PROJECT["optional-dependencies"]
 
 
 def lock(name):
-    text = (ROOT / "factkit" / "locks" / f"{name}.txt").read_text("utf-8")
+    text = (LOCKS / f"{name}.txt").read_text("utf-8")
     return {pin.lower() for pin in re.findall(r"^[\w.-]+==[^\s\\;]+", text, re.M)}
 
 
@@ -26,6 +34,53 @@ def test_every_requirement_is_pinned_and_locked():
         assert {pin.lower() for pin in pins} <= lock(name), name
     for name in ("assets", "slurm"):  # installed without what they depend on
         assert lock(name) == set(EXTRAS[name])
+
+
+def test_what_verl_s_environment_shares_with_ours_has_our_pins():
+    text = (LOCKS / "verl.in").read_text("utf-8")
+    pins = {line for line in text.splitlines() if "==" in line}
+    assert pins <= lock("verl")
+    ours = {pin.split("==")[0]: pin for pin in BASE.union(*EXTRAS.values())}
+    assert [p for p in pins if ours.get(p.split("==")[0], p) != p] == []
+
+
+def interpreters():
+    """The interpreters of the Pythons that the kit is for, of those on this machine."""
+    pyenv = Path(os.environ.get("PYENV_ROOT", Path.home() / ".pyenv"), "versions")
+    for version in PYTHONS:
+        on_path = shutil.which(f"python{version}")
+        for path in (*pyenv.glob(f"{version}.*/bin/python{version}"), on_path):
+            if (
+                path
+                and not subprocess.run([path, "-c", ""], capture_output=True).returncode
+            ):
+                yield str(path)
+                break
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("python", [*interpreters()])
+@pytest.mark.parametrize(
+    "name, wanted",
+    [
+        ("cpu", [".[dev]"]),
+        ("gpu", [".[dev,gpu]"]),
+        ("verl", ["-r", "factkit/locks/verl.in"]),
+    ],
+)
+def test_each_lock_can_be_installed_with_each_python(name, wanted, python, tmp_path):
+    uv = shutil.which("uv", path=Path(sys.executable).parent) or shutil.which("uv")
+    if not uv:
+        pytest.skip("uv is not installed")
+    command = [uv, "pip", "install", "--dry-run", "--target", tmp_path, *wanted]
+    command += ["--python", python, "--constraint", LOCKS / f"{name}.txt"]
+    done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True)
+    if done.returncode and "error sending request" in done.stderr:
+        pytest.skip("no network")
+    assert done.returncode == 0, done.stderr
+    installed = re.findall(r"^ \+ (\S+==\S+)", done.stderr, re.M)
+    others = {pin.lower() for pin in installed} - lock(name)
+    assert len(installed) > 100 and others == set()
 
 
 def test_environment_yml_holds_the_pins_of_base_and_gpu():

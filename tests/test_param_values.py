@@ -128,6 +128,7 @@ BAD = {
     "wikipedia_path": ("params", "/etc", *PATHS[2:]),
     "rollouts": ("", "vllm", 1),
     "lora_backend": ("", "qlora", None),
+    "report_to": ("", "all", "Wandb", None),
     "deepspeed": ("zero2", "zero3", None),
     "loss": ("", "ppo", None),
     "method": ("", "grpo", None),

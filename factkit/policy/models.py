@@ -65,9 +65,16 @@ def load_tokenizer(path: str) -> "PreTrainedTokenizerBase":
 
 
 def adapter_config(path: str) -> dict[str, Any]:
-    """Return PEFT's configuration of the LoRA adapter in `path`; {} if it has none."""
-    config = Path(path) / "adapter_config.json"
-    return json.loads(config.read_text("utf-8")) if config.exists() else {}
+    """Return PEFT's configuration of the LoRA adapter in `path`; {} if it has none.
+
+    A base in the adapter's own folder, as of an export, has its whole path.
+    """
+    file = Path(path) / "adapter_config.json"
+    if not file.exists():
+        return {}
+    config = json.loads(file.read_text("utf-8"))
+    base = Path(path, config["base_model_name_or_path"])
+    return config | ({"base_model_name_or_path": str(base)} if base.is_dir() else {})
 
 
 def vllm_arguments(path: str, p: "PolicyParams") -> dict[str, Any]:

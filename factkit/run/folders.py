@@ -19,10 +19,11 @@ if TYPE_CHECKING:
     from filelock import FileLock
 
 ENDING_S = 8.0  # a killed run's processes end within it: see run/child.py
-# where services run, and how much they take at a time: no part of a run's identity
+# where services and reports are, and how much they take: no part of a run's identity
 SERVICE_KEYS = frozenset(
     """judge_url search_url relevance_url judge_key judge_headers judge_concurrency
-    judge_timeout judge_max_calls judge_gpus vllm_memory micro_batch_size""".split()
+    judge_timeout judge_max_calls judge_gpus vllm_memory micro_batch_size
+    report_to""".split()
 )
 # also how results are computed, and the run's name: data made with others are the same
 NON_IDENTITY_KEYS = SERVICE_KEYS.union(

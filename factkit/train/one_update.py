@@ -83,7 +83,8 @@ def record_update(
 
     # later training draws the same random numbers as without this
     with torch.random.fork_rng(), tempfile.TemporaryDirectory() as folder:
-        config = grpo.grpo_config(p, Path(folder) / "checkpoint")
+        unreported = p.model_copy(update={"report_to": "none"})
+        config = grpo.grpo_config(unreported, Path(folder) / "checkpoint")
         trainer = setup.policy_trainer(make, config, start, rows[:4], p, rollouts=True)
         progress.train(trainer)
     return record

@@ -165,7 +165,9 @@ def trainer_arguments(p: TrainParams, folder: Path, batch: int) -> dict[str, Any
         "gradient_checkpointing": on_gpu,
         "deepspeed": deepspeed_config(p.deepspeed),
         "ddp_find_unused_parameters": False,
-        "report_to": "none",
+        "report_to": p.report_to,
+        "run_name": "/".join(folder.parent.parts[-3:]),  # <profile>/<notebook>/<run>
+        "project": "factkit",  # trackio's
         "disable_tqdm": True,  # progress.train draws ours
         "logging_steps": 1,
         "save_strategy": "steps",
@@ -235,6 +237,8 @@ def train_and_keep(
         progress.train(trainer, label, checkpoints.newest(trainer))
     if is_main_process():
         write_curve(trainer.state.log_history, folder / curve)
+        if (logs := Path(trainer.args.output_dir, "runs")).exists():
+            shutil.copytree(logs, folder / "tensorboard", dirs_exist_ok=True)
     save_whole(trainer, folder / model, merge)
     shutil.rmtree(trainer.args.output_dir, ignore_errors=True)
     return folder / model
@@ -256,7 +260,9 @@ def save_whole(trainer: "Trainer", folder: Path, merge: bool) -> None:
             if is_main_process():
                 (partial / "training_args.bin").unlink(missing_ok=True)  # a pickle
                 if merge and (partial / "adapter_config.json").exists():
-                    _merge(partial, str(trainer.model.dtype).removeprefix("torch."))
+                    merge_adapter(
+                        partial, str(trainer.model.dtype).removeprefix("torch.")
+                    )
                 trainer.processing_class.save_pretrained(partial)
                 if (recipe := folder.parent / RECIPE).exists():
                     shutil.copy(recipe, partial)
@@ -267,7 +273,7 @@ def save_whole(trainer: "Trainer", folder: Path, merge: bool) -> None:
     trainer.accelerator.wait_for_everyone()
 
 
-def _merge(folder: Path, dtype: str) -> None:
+def merge_adapter(folder: Path, dtype: str) -> None:
     """Replace the adapter in `folder` by its base with the adapter merged in."""
     from peft import PeftConfig, PeftModel
     from transformers import AutoModelForCausalLM, AutoModelForSequenceClassification

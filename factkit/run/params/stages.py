@@ -1,6 +1,7 @@
 """Parameters that papers share, one class per stage of a run."""
 
 import typing
+from importlib.util import find_spec
 from typing import Annotated, ClassVar, Literal, Self
 
 from pydantic import (
@@ -179,10 +180,18 @@ class PolicyParams(JudgeParams):
 class TrainParams(PolicyParams):
     """Parameters of all training."""
 
+    report_to: Literal["none", "tensorboard", "trackio", "wandb", "mlflow"] = "none"
     lora_rank: int = Field(ge=0, le=4096)
     lora_alpha: int = Field(ge=1, le=65_536)
     sft_warmup_ratio: fields.WarmUp = 0.03  # TruthRL App. C; also of DPO, reward models
     checkpoint_steps: fields.Count
+
+    @field_validator("report_to")
+    @classmethod
+    def _tracker_is_installed(cls, name: str) -> str:
+        if name != "none" and not find_spec(name):
+            raise ValueError(f"{name} is not installed: pip install {name}")
+        return name
 
     @model_validator(mode="after")
     def _hardware_fits(self) -> Self:

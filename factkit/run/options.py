@@ -1,0 +1,85 @@
+"""Options that commands of the command line share."""
+
+import functools
+import inspect
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Annotated, Any, Literal
+
+import typer
+
+from factkit.run import params
+from factkit.run.arms import find_papers
+from factkit.run.params.reading import read_value
+
+Name: Any = Literal[tuple(find_papers())]
+NameOrAll: Any = Literal[(*find_papers(), "all")]
+FIRST = next(iter(find_papers()))
+Paper = Annotated[Name, typer.Argument()]
+Papers = Annotated[NameOrAll, typer.Argument()]
+Profile = Annotated[str, typer.Option(help=" | ".join(params.PROFILES))]
+Variant = Annotated[
+    str, typer.Option(help="Of the profile: retrieval, reasoning … (params/<profile>).")
+]
+Jobs = Annotated[
+    int,
+    typer.Option(min=1, help="Runs at a time; as many as cores have one thread each."),
+]
+Output = Annotated[str, typer.Option(help="Folder of the runs, from the root.")]
+Set = Annotated[
+    list[str] | None, typer.Option("--set", help="A parameter's value, as key=value.")
+]
+
+
+@dataclass(frozen=True)
+class Setting:
+    """The options that name the parameters of a run."""
+
+    profile: Profile
+    variant: Variant = ""
+    output_dir: Output = "outputs"
+    values: Set = None
+
+    def load(self, paper: str) -> Any:
+        """The checked parameters of a paper."""
+        values = {"output_dir": self.output_dir} | read_set(self.values)
+        return params.load(paper, self.profile, values, self.variant)
+
+
+def with_setting(command: Callable[..., None]) -> Callable[..., None]:
+    """Give a command the options of `Setting` in place of its parameter `setting`."""
+    parameters = dict(inspect.signature(command).parameters)
+    defaults = vars(parameters.pop("setting").default)
+
+    @functools.wraps(command)
+    def call(**values: Any) -> None:
+        setting = Setting(**{name: values.pop(name) for name in defaults})
+        command(setting=setting, **values)
+
+    for name, default in defaults.items():
+        parameters[name] = inspect.Parameter(
+            name,
+            inspect.Parameter.KEYWORD_ONLY,
+            default=default,
+            annotation=Setting.__annotations__[name],
+        )
+    vars(call)["__signature__"] = inspect.Signature(list(parameters.values()))
+    call.__annotations__ = {name: p.annotation for name, p in parameters.items()}
+    return call
+
+
+def read_set(options: Sequence[str] | None) -> dict[str, Any]:
+    """The values of --set options; text in quotes is text."""
+    values: dict[str, Any] = {}
+    for option in options or ():
+        key, equals, text = option.partition("=")
+        if not equals or key in values:
+            raise params.ParamError(f"--set {key}: must be key=value, each key once")
+        if key in ("profile", "variant"):
+            raise params.ParamError(f"--set {key}: give --{key}, which names the file")
+        quoted = len(text) > 1 and text[0] == text[-1] and text[0] in "\"'"
+        try:
+            values[key] = text[1:-1] if quoted else read_value(text)
+        except ValueError as error:
+            raise params.ParamError(f"--set {key}: {error}") from None
+    return values
