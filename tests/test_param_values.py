@@ -9,7 +9,7 @@ import pytest
 import yaml
 
 from factkit.run import params
-from factkit.run.params import ROOT, reading, stages
+from factkit.run.params import ROOT, data, reading
 
 NAN, INF = float("nan"), float("inf")
 LONG = "x" * 5000
@@ -321,7 +321,7 @@ def test_the_names_of_sets_are_those_that_can_be_loaded():
     from factkit.data import sources
     from factkit.papers.reason import arms as reason
 
-    assert set(stages.EVAL_SETS) <= sources.SOURCES.keys()
+    assert set(data.EVAL_SETS) <= sources.SOURCES.keys()
     assert set(reason.EVAL_SETS) <= sources.SOURCES.keys()
 
 

@@ -27,12 +27,11 @@ def test_texts_stay_within_the_json_of_their_fields_in_every_request(text):
     engine = EvidenceEngine(**UNUSED, llm=llm, whole=whole)
     engine.values(["no_contradiction", "rating", "quality"], *rows)
     PreferenceEngine(**UNUSED, llm=llm).values(["preferred"], *rows)
-    kinds = "verify_statement", rlfh.Label, "statement", rlfh.Truth.VAGUE
     run_all(
         [
             claims.extract_claims(llm, text, f"A{text}"),
             claims.label_text(llm, text, [text, "e"]),
-            claims.label_text(llm, text, [text], *kinds),
+            claims.label_text(llm, text, [text], rlfh.STATEMENT_LABEL),
             rlfh.rate(llm, text, text, [text]),
         ]
     )

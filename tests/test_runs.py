@@ -15,7 +15,7 @@ import pytest
 from factkit.papers.truthrl.arms import QuestionSftParams
 from factkit.run import params, past_runs, runs
 from factkit.run.params import ROOT
-from factkit.run.params.stages import QuestionParams
+from factkit.run.params.data import QuestionParams
 
 
 def settings(tmp_path, **more):

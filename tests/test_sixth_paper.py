@@ -19,7 +19,8 @@ LIBRARY = {
 
 from factkit.run.arms import Arm, Paper
 from factkit.run.params import fields
-from factkit.run.params.stages import QuestionParams, RlParams, SweepParams
+from factkit.run.params.data import QuestionParams
+from factkit.run.params.stages import RlParams, SweepParams
 
 
 class ModestRlParams(QuestionParams, RlParams):
@@ -85,7 +86,7 @@ from factkit.data import splits
 from factkit.data.examples import write_examples
 from factkit.facts.world import facts
 from factkit.run import params, runs
-from factkit.run.params.stages import QuestionParams
+from factkit.run.params.data import QuestionParams
 
 P = params.check("modest", globals())
 run = runs.start("70_modest_data", P, depends_on=QuestionParams)
@@ -197,7 +198,8 @@ def code(source, **metadata):
 
 def parameter_file():
     """The values of a paper on short answers, for the parameters that both have."""
-    from factkit.run.params.stages import QuestionParams, RlParams, SweepParams
+    from factkit.run.params.data import QuestionParams
+    from factkit.run.params.stages import RlParams, SweepParams
 
     stages = (QuestionParams, RlParams, SweepParams)
     known = set().union(*(stage.model_fields for stage in stages))

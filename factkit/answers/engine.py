@@ -34,7 +34,8 @@ if TYPE_CHECKING:
     from transformers import PreTrainedTokenizerBase
 
     from factkit.data.corpus import Document
-    from factkit.run.params.stages import PolicyParams, RequestParams
+    from factkit.run.params.data import RequestParams
+    from factkit.run.params.stages import PolicyParams
 
 REFERENCES = "references.json"  # prompt id → the reference policy's answer
 Scores = list[float | None]

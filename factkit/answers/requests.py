@@ -18,7 +18,7 @@ from factkit.verify import judge
 from factkit.verify.replies import Form, limit_text, match_word
 
 if TYPE_CHECKING:
-    from factkit.run.params.stages import RequestParams
+    from factkit.run.params.data import RequestParams
     from factkit.verify.llm import LLM
 
 Source = tuple[Index, Mapping[str, Document]]  # of evidence: its search, its documents

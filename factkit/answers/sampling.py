@@ -19,7 +19,7 @@ from factkit.verify.outcome import Outcome
 
 if TYPE_CHECKING:
     from factkit.answers.verifier import Verifier
-    from factkit.run.params.stages import RequestParams
+    from factkit.run.params.data import RequestParams
 
 SEEDS = 1_000_003  # between the seeds of two runs, for their parts
 

@@ -21,7 +21,8 @@ from factkit.verify.outcome import (
 )
 
 if TYPE_CHECKING:
-    from factkit.run.params.stages import JudgeParams, PolicyParams, QuestionParams
+    from factkit.run.params.data import QuestionParams
+    from factkit.run.params.stages import JudgeParams, PolicyParams
     from factkit.verify.llm import LLM
 
 RULES = {

@@ -13,8 +13,9 @@ from factkit.policy.decoding import Sampling
 from factkit.run import connections
 from factkit.run.arms import list_arms
 from factkit.run.params import ROOT
+from factkit.run.params.data import RequestParams
 from factkit.run.params.own import OwnDataParams
-from factkit.run.params.stages import SEARCH_KEY, RequestParams, SweepParams
+from factkit.run.params.stages import SEARCH_KEY, SweepParams
 from factkit.verify.replies import NON_BLANK
 
 if TYPE_CHECKING:

@@ -172,24 +172,34 @@ class Label(Form):
     label: Annotated[Support, match_word(*Support)]
 
 
+@dataclass(frozen=True)
+class LabelPrompt:
+    """How a text is labelled.
+
+    template: with the fields evidence and `field`, the text's. form: with the field
+    `label`. default: the label of a text without evidence, by definition.
+    """
+
+    template: str
+    field: str
+    form: type[Form]
+    default: StrEnum
+
+
+CLAIM_LABEL = LabelPrompt("verify_claim", "claim", Label, Support.INCONCLUSIVE)
+
+
 async def label_text(
-    llm: LLM,
-    text: str,
-    evidence: Sequence[str],
-    template: str = "verify_claim",
-    form: type[Form] = Label,
-    field: str = "claim",
-    default: StrEnum = Support.INCONCLUSIVE,
+    llm: LLM, text: str, evidence: Sequence[str], prompt: LabelPrompt = CLAIM_LABEL
 ) -> Any:
     """Label a text by one request with all its evidence (Binary RAR Fig. 12).
 
-    field: the text's in the template. form: with the field `label`. default: the label
-    of a text without evidence, by definition and without a request. None: it failed.
+    Without evidence nothing is asked. None: it failed.
     """
     if not evidence:
-        return default
-    row = {"evidence": list(evidence), field: text}
-    reply = await judge.ask(llm, template, row, form, LABEL_TOKENS)
+        return prompt.default
+    row = {"evidence": list(evidence), prompt.field: text}
+    reply = await judge.ask(llm, prompt.template, row, prompt.form, LABEL_TOKENS)
     return getattr(reply, "label", None)
 
 

@@ -7,13 +7,8 @@ from pydantic import Field, model_validator
 from factkit.papers.rar.needs import RarNeeds
 from factkit.run.arms import Arm, Paper
 from factkit.run.params import fields
-from factkit.run.params.stages import (
-    DpoParams,
-    RequestParams,
-    RlParams,
-    SftParams,
-    SweepParams,
-)
+from factkit.run.params.data import RequestParams
+from factkit.run.params.stages import DpoParams, RlParams, SftParams, SweepParams
 
 # lm-eval's benchmarks, of its version 0.4.13: name → its task, and the metric that is
 # taken, "<metric>,<filter>"

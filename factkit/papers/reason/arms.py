@@ -7,13 +7,8 @@ from pydantic import Field, model_validator
 from factkit.papers.reason.needs import ReasonNeeds
 from factkit.run.arms import Arm, Paper
 from factkit.run.params import fields
-from factkit.run.params.stages import (
-    DpoParams,
-    RequestParams,
-    RlParams,
-    SftParams,
-    SweepParams,
-)
+from factkit.run.params.data import RequestParams
+from factkit.run.params.stages import DpoParams, RlParams, SftParams, SweepParams
 
 # of data.sources
 EVAL_SETS = """longfact_objects fava alpaca_fact biography factory_hard

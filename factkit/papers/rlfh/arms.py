@@ -8,12 +8,8 @@ from pydantic import Field, ValidationInfo, field_validator, model_validator
 from factkit.papers.rlfh.needs import RlfhNeeds
 from factkit.run.arms import Arm, Paper
 from factkit.run.params import fields
-from factkit.run.params.stages import (
-    DpoParams,
-    RequestParams,
-    SweepParams,
-    TokenLevelParams,
-)
+from factkit.run.params.data import RequestParams
+from factkit.run.params.stages import DpoParams, SweepParams, TokenLevelParams
 
 
 class RlfhParams(RequestParams):

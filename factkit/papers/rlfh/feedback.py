@@ -8,7 +8,6 @@ get no default, and none is left out. A statement without passages is vague.
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from enum import StrEnum
-from functools import partial
 from statistics import fmean
 from typing import TYPE_CHECKING, Annotated
 
@@ -20,7 +19,7 @@ from factkit.data.examples import Example
 from factkit.facts.source import FactReader
 from factkit.verify import judge
 from factkit.verify.calls import gather
-from factkit.verify.claims import ClaimText, extract_texts, label_text
+from factkit.verify.claims import ClaimText, LabelPrompt, extract_texts, label_text
 from factkit.verify.replies import Form, limit_integer, limit_items, match_word
 from factkit.verify.response import extract_answers
 
@@ -154,6 +153,9 @@ class Label(Form):
     label: Annotated[Truth, match_word(*Truth)]
 
 
+STATEMENT_LABEL = LabelPrompt("verify_statement", "statement", Label, Truth.VAGUE)
+
+
 class Ratings(Form):
     """The form of the informativeness of a response's statements, in order."""
 
@@ -177,14 +179,6 @@ def llm_annotator(llm: "LLM", evidence_of: Callable[[str, str], Texts]) -> Annot
     each has its place. Verification has the five labels of Table 4: Table 6 asks for
     three and leaves open who tells the hedged ones apart.
     """
-    verify = partial(
-        label_text,
-        llm,
-        template="verify_statement",
-        form=Label,
-        field="statement",
-        default=Truth.VAGUE,
-    )
 
     async def annotate(prompt_id: str, prompt: str, response: str) -> Feedback:
         sentences = await extract_texts(
@@ -196,7 +190,8 @@ def llm_annotator(llm: "LLM", evidence_of: Callable[[str, str], Texts]) -> Annot
         if not statements:
             return []
         truths = await gather(
-            verify(text, evidence_of(prompt_id, text)) for text in statements
+            label_text(llm, text, evidence_of(prompt_id, text), STATEMENT_LABEL)
+            for text in statements
         )
         if None in truths:
             return None

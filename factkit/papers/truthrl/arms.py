@@ -8,9 +8,9 @@ from pydantic import Field, model_validator
 from factkit.papers.truthrl.needs import TruthRLNeeds
 from factkit.run.arms import Arm, Paper
 from factkit.run.params import fields
+from factkit.run.params.data import QuestionParams
 from factkit.run.params.stages import (
     DpoParams,
-    QuestionParams,
     RewardModelParams,
     SftParams,
     SweepParams,

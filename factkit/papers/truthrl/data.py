@@ -15,7 +15,7 @@ from factkit.data.examples import Example
 from factkit.data.sources import Loaded
 from factkit.facts.source import open_source
 from factkit.papers.truthrl.withholding import withhold
-from factkit.run.params.stages import QuestionParams
+from factkit.run.params.data import QuestionParams
 from factkit.run.paths import from_root
 
 if TYPE_CHECKING:
