@@ -17,6 +17,8 @@ export PYTHONDONTWRITEBYTECODE :=
 INSTALL = -m pip install --quiet --disable-pip-version-check --no-compile $(PIP_ARGS)
 PIP := $(BIN)/python $(INSTALL)
 LOCKS := factkit/locks
+# Kernels log errors only: else each papermill warns that a local port is not encrypted.
+QUIET = @mkdir -p $(1)/etc/ipython && cp $(LOCKS)/ipython_kernel_config.json $(1)/etc/ipython
 export HF_HUB_OFFLINE ?= 1
 export GOMP_SPINCOUNT ?= 3000
 export TOKENIZERS_PARALLELISM ?= false
@@ -33,6 +35,7 @@ $(VENV)/base.done: pyproject.toml $(LOCKS)/cpu.txt $(LOCKS)/assets.txt
 	@test -x $(BIN)/python || $(PYTHON) -m venv $(VENV)
 	$(PIP) --constraint $(LOCKS)/cpu.txt --editable .
 	$(PIP) --no-deps --require-hashes --requirement $(LOCKS)/assets.txt
+	$(call QUIET,$(VENV))
 	@touch $@
 
 $(VENV)/dev.done: $(VENV)/base.done
@@ -121,6 +124,7 @@ $(GPU)/done: pyproject.toml $(LOCKS)/gpu.txt $(LOCKS)/assets.txt
 	@echo '*' > $(GPU)/.gitignore
 	$(GPU_PIP) --constraint $(LOCKS)/gpu.txt --editable '.[gpu]'
 	$(GPU_PIP) --no-deps --require-hashes --requirement $(LOCKS)/assets.txt
+	$(call QUIET,$(GPU))
 	@touch $@
 
 # One part asks the hub for Qwen3-8B; the others ask for nothing.

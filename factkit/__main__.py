@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 from factkit.gpu import bill as bills
-from factkit.run import failures, files, params
+from factkit.run import failures, files, folders, params
 from factkit.run.arms import find_papers
 from factkit.run.options import (
     FIRST,
@@ -39,6 +39,7 @@ app = typer.Typer(
     rich_markup_mode=None,  # its tables cut the names of options in narrow terminals
     help="Reproduce papers against hallucination: notebooks run by papermill.",
 )
+MOST_CHANGES = 7  # that `check` lists
 Port = Annotated[int, typer.Option(min=0, max=65535, help="0: any free.")]
 Host = Annotated[
     str, typer.Option(help="Beyond loopback it needs FACTKIT_SEARCH_TOKEN.")
@@ -143,14 +144,20 @@ def check(
 ) -> None:
     """Check a profile's parameters, and your own data, before anything is run."""
     p = params.load(paper, profile, read_set(values), variant)
-    for key, value in p.model_dump().items():
-        print(f"{key}: {value}")
+    names = [
+        folders.relative(file) for file in params.files_of(paper, profile, variant)
+    ]
+    print(f"{len(p.model_dump())} parameters, of {' and '.join(names)}")
+    changed = [f"{key}: {getattr(p, key)}" for key in read_set(values)]
+    print("\n".join(changed[:MOST_CHANGES]), end="\n" * bool(changed))
+    if more := changed[MOST_CHANGES:]:
+        print(f"and {len(more)} more of --set")
     if getattr(p, "has_own_data", False):
         from factkit.report import own_data
 
-        print()
         for line in own_data.describe(p):
             print(line)
+    print("ok")
 
 
 @app.command()

@@ -13,6 +13,9 @@ from factkit.run.arms import find_papers
 from factkit.run.params import ROOT
 from factkit.run.sweeps import Sweep
 
+COUNTS = """sft_epochs dpo_epochs reward_epochs seed minibatches kept_policies
+dpo_iterations retrieved_chunks checkpoint_steps"""
+
 
 @pytest.fixture
 def factkit(monkeypatch, capsys):
@@ -107,6 +110,15 @@ def test_a_value_of_set_is_a_number_a_flag_or_a_text_as_it_is_for_papermill(fact
     lines = page.splitlines()
     assert {"beta: 0.5", "chat: False", "judge_model: 1e5"} <= {*lines}
     assert 'judge_extra: {"top_k": 1}' in lines
+
+
+def test_check_ends_with_ok_in_ten_lines(factkit):
+    for values in ((), [f"--set={key}=1" for key in COUNTS.split()]):
+        code, page, _ = factkit("check", "truthrl", "--variant", "retrieval", *values)
+        lines = page.splitlines()
+        assert code == 0 and len(lines) <= 10 and lines[-1] == "ok", page
+        assert "params/tiny/truthrl-retrieval.yaml" in lines[0]
+    assert "and 2 more of --set" in lines
 
 
 def test_the_report_on_a_paper_is_its_whole_ledger(factkit):

@@ -235,7 +235,8 @@ def test_a_sixth_paper_is_checked_planned_trained_and_reported(tree):
     lines = sum(text.count("\n") for text in LIBRARY.values())
     assert lines <= MOST_LINES, lines
 
-    assert "abstention_reward: 0.5" in factkit(root, "check", "modest")
+    value = "abstention_reward=0.5"
+    assert factkit(root, "check", "modest", "--set", value).endswith("0.5\nok\n")
     plan = factkit(root, "sweep", "modest", "--", "--dry-run")
     for run in ("70_modest_data/main-s0", "base-s0", "modest-s0"):
         assert run in plan, plan

@@ -155,6 +155,12 @@ def test_an_interrupted_sweep_says_that_the_same_command_goes_on(monkeypatch, tm
 def test_a_run_that_failed_fails_the_sweep_and_an_unknown_flag_is_named(
     monkeypatch, tmp_path
 ):
+    with pytest.raises(sweeps.SweepError, match="Snakemake's own error"):
+        commanded(monkeypatch, tmp_path, code=1)
+    notebook = tmp_path / "tiny" / "12_x" / "sft-s0" / "notebook.partial.ipynb"
+    notebook.parent.mkdir(parents=True)
+    notebook.write_text('{"cells": []}', "utf-8")
+    os.utime(notebook, (time.time() + 60,) * 2)  # written while it ran
     with pytest.raises(sweeps.SweepError, match="notebook.partial.ipynb"):
         commanded(monkeypatch, tmp_path, code=1)
     with pytest.raises(params.ParamError, match="--dryrunn"):
@@ -290,25 +296,39 @@ def test_gpus_are_named_as_cuda_names_them_and_known_by_their_uuid(
 
 
 @pytest.mark.parametrize("where", ["here", "slurm"])
-def test_a_run_asks_for_the_gpus_that_it_takes(where, tmp_path, monkeypatch):
-    """Both rules that use GPUs, and no other; a CPU's profile asks for none."""
+def test_a_run_asks_for_the_gpus_memory_and_minutes_that_it_takes(where, tmp_path):
+    """GPUs only for data and training, and none at a CPU's profile."""
     pytest.importorskip("snakemake_executor_plugin_slurm") if where == "slurm" else None
-    for paper, profile, n in (
-        ("truthrl", "h100_full", 8),
-        ("truthrl", "h100_lora", 1),
-        ("rar", "h100_full", 8),
-        ("truthrl", "tiny", 0),
-    ):
+    on_cpu = {"mem_mb": "6000", "runtime": "240"}
+    gpus_of = {"h100_full": 8, "tiny": 0}
+    gpus_of |= {} if where == "slurm" else {"h100_lora": 1, "laptop": 0}
+    for profile, n in gpus_of.items():
         options = ("--profile", profile, "--seeds", "0", "--arms", "sft")
         more = ("--executor", "slurm") * (where == "slurm")
-        printed = dry_run(tmp_path, paper, *options, extra=more)
+        printed = dry_run(tmp_path, "truthrl", *options, extra=more)
         rules = re.findall(
             r"^rule (\w+):\n(?:    .*\n)*?    resources: (.*)", printed, re.M
         )
-        assert {rule: re.findall(r"gpu=(\d+)", r) for rule, r in rules} == {
-            **{rule: [str(n)] for rule in ("data", "train")},
-            **{rule: [] for rule in ("rewards", "ablations", "figures", "all")},
+        asked = {
+            rule: dict(re.findall(r"(gpu|mem_mb|runtime|cpus_per_task)=(\d+)", text))
+            for rule, text in rules
+            if rule != "all"
         }
+        of_run = {**on_cpu, "gpu": str(n)}
+        if n:
+            share = {"cpus_per_task": 8 * n, "mem_mb": 100_000 * n, "runtime": 2880}
+            of_run |= {key: str(value) for key, value in share.items()}
+        assert asked == {
+            **dict.fromkeys(("data", "train"), of_run),
+            **dict.fromkeys(("rewards", "ablations", "figures"), on_cpu),
+        }
+
+
+def test_an_executor_whose_jobs_share_no_files_is_refused(tmp_path):
+    p = params.load("truthrl", "tiny", {"output_dir": str(tmp_path)})
+    sweep = sweeps.Sweep("truthrl", p, ["sft"], [0])
+    with pytest.raises(UserError, match="in one pod"):
+        sweep.run(extra=["--executor", "kubernetes"])
 
 
 def test_a_sweep_is_refused_where_a_run_takes_more_gpus_than_there_are(

@@ -10,6 +10,8 @@ tar -xzf "$here/factkit.tar.gz"
 offline="--quiet --disable-pip-version-check --no-index --find-links $here/wheels"
 .venv/bin/python -m pip install $offline --constraint factkit/locks/cpu.txt --editable .
 .venv/bin/python -m pip install $offline --no-deps -r factkit/locks/assets.txt
+mkdir -p .venv/etc/ipython
+cp factkit/locks/ipython_kernel_config.json .venv/etc/ipython
 touch .venv/base.done
 cache=${FACTKIT_CACHE:-$HOME/.cache/factkit}
 mkdir -p "$cache"

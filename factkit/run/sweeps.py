@@ -78,8 +78,15 @@ class Sweep:
 
         Raises SweepError if a run fails or is interrupted; ParamError on an argument
         that snakemake does not have, and if a finished run was made with other values;
-        UserError if a run needs more GPUs than there are.
+        UserError if a run needs more GPUs than there are, or the executor's jobs share
+        no files.
         """
+        if any("kubernetes" in argument for argument in extra):
+            raise UserError(
+                "Snakemake's kubernetes executor gives a job no file but results.json, "
+                "and runs read each other's folders: run the sweep in one pod, see "
+                "params/README.md"
+            )
         dry = bool(DRY_RUN & {*extra})
         remote = any(a.partition("=")[0] in ("--executor", "-e") for a in extra)
         visible = 0 if dry or remote else self._visible_gpus()
@@ -131,9 +138,12 @@ class Sweep:
                 causes = "snakemake failed; its output says why"
             causes = causes or _explain(output, where)
             count = f"runs that failed: {len(failed)}; " if failed else ""
+            more = f"{count}a run's notebook.partial.ipynb below {where} shows more; "
+            if not any(_partial_notebooks(self.folder, started)):
+                more = "this is Snakemake's own error, no run's; "
             raise SweepError(
-                f"{causes}\n{count}a run's notebook.partial.ipynb below {where} shows "
-                "more; remove the cause, and the same command goes on with the rest"
+                f"{causes}\n{more}remove the cause, and the same command goes on with "
+                "the rest"
             )
 
     def _visible_gpus(self) -> int:
@@ -300,14 +310,19 @@ def _run(
     return process.returncode, "".join(lines)
 
 
+def _partial_notebooks(folder: Path, since: float) -> list[Path]:
+    """The notebooks of runs below the folder that ended early, after a time."""
+    paths = sorted(folder.glob("*/*/notebook.partial.ipynb"))
+    return [path for path in paths if path.stat().st_mtime >= since]
+
+
 def _failed_runs(folder: Path, since: float) -> list[str]:
     """Each run below the folder that failed since a time, with its error."""
     causes = []
-    for path in sorted(folder.glob("*/*/notebook.partial.ipynb")):
+    for path in _partial_notebooks(folder, since):
         cells = []
-        if path.stat().st_mtime >= since:
-            with contextlib.suppress(ValueError):  # a full disk has cut it off
-                cells = json.loads(path.read_text("utf-8"))["cells"]
+        with contextlib.suppress(ValueError):  # a full disk has cut it off
+            cells = json.loads(path.read_text("utf-8"))["cells"]
         outputs = [output for cell in cells for output in cell.get("outputs", ())]
         for output in outputs:
             if output["output_type"] == "error":
