@@ -185,7 +185,7 @@ def check(
     variant: Variant = "",
     values: Set = None,
 ) -> None:
-    """Check a profile's parameters, and your own data, before anything is run."""
+    """Check a profile's parameters and your own data."""
     p = params.load(paper, profile, _read_set(values), variant)
     for key, value in p.model_dump().items():
         print(f"{key}: {value}")
