@@ -142,7 +142,7 @@ def check(
     variant: Variant = "",
     values: Set = None,
 ) -> None:
-    """Check a profile's parameters, and your own data, before anything is run."""
+    """Check a profile's parameters and your own data."""
     p = params.load(paper, profile, read_set(values), variant)
     names = [
         folders.relative(file) for file in params.files_of(paper, profile, variant)

@@ -4,6 +4,7 @@ import yaml
 
 from factkit.report import deviations, published
 from factkit.run import arms, params
+from factkit.run.params.own import OwnDataParams
 
 PAPERS = [paper for paper in arms.find_papers() if deviations.stated(paper)]
 FILES = sorted(params.ROOT.glob("params/*/*.yaml"))
@@ -58,9 +59,11 @@ def test_each_sentence_that_no_parameter_shows_holds_for_some_arm_and_not_for_al
             if "reason_" not in arm or variant == "reasoning"
         ]
         runs += [p.model_copy(update={"search_url": "http://localhost"}) for p in runs]
+        own = [p for p in runs if isinstance(p, OwnDataParams)]
+        runs += [p.model_copy(update={p.rows_of[0]: "own"}) for p in own]
         told = [(p.model_dump(), deviations.of(paper, p)) for p in runs]
         for row in published.read_rows(paper, "deviations"):
-            held = [row["sentence"].format_map(values) in own for values, own in told]
+            held = [row["sentence"].format_map(values) in said for values, said in told]
             assert any(held) and all(held) != bool(row["when"]), row
 
 
