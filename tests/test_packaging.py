@@ -83,6 +83,23 @@ def test_each_lock_can_be_installed_with_each_python(name, wanted, python, tmp_p
     assert len(installed) > 100 and others == set()
 
 
+def test_ci_runs_what_ci_run_does_with_each_python():
+    path = ROOT / ".github" / "workflows" / "ci.yml"
+    jobs = yaml.safe_load(path.read_text("utf-8"))["jobs"]
+    assert jobs["linux"]["strategy"]["matrix"]["python"] == PYTHONS
+    assert jobs["linux"]["steps"][-1] == {"run": ".ci/run"}
+    commands = " ".join(step.get("run", "") for step in jobs["smoke"]["steps"])
+    tests = re.findall(r"tests/\w+\.py", commands)
+    assert tests and all((ROOT / test).is_file() for test in tests)
+
+
+def test_contributing_names_files_and_functions_that_there_are():
+    text = (ROOT / "CONTRIBUTING.md").read_text("utf-8")
+    paths = re.findall(r"(?:factkit|notebooks|params|tests)/[\w/.]+\.\w+", text)
+    assert [path for path in paths if not (ROOT / path).is_file()] == []
+    assert len(paths) > 8
+
+
 def test_environment_yml_holds_the_pins_of_base_and_gpu():
     parts = yaml.safe_load((ROOT / "environment.yml").read_text("utf-8"))[
         "dependencies"
