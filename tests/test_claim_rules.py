@@ -4,13 +4,13 @@ import json
 
 import pytest
 
-from factkit.answers import claim_rules, long_form
+from factkit.answers import RULES, claim_rules, long_form, split_gain
 from factkit.answers.engine import ExactEngine
 from factkit.answers.long_form import CheckedResponse
 from factkit.data.examples import Example
 from factkit.facts.source import Fact
 from factkit.papers.reason import evaluate as reasoned
-from factkit.report import ledger
+from factkit.report import ledger, pages
 from factkit.report.figures import tables
 from factkit.verify.claims import Claim
 from factkit.verify.outcome import Support
@@ -90,11 +90,11 @@ def test_the_gain_of_a_rule_has_two_parts():
     by_relation = rules["relation_rule"]
     assert by_relation[PRECISION] == pytest.approx((1 + 0) / 2)
     assert by_relation["response_rate"] == pytest.approx(2 / 4)
-    parts = long_form.split_gain(by_relation, before, PRECISION)
+    parts = split_gain(by_relation, before, PRECISION)
     assert parts == pytest.approx(  # of a and b, which both have claims left
         {"change": 1 / 3, "same answered": 0.5 - 0.25, "by silence": 1 / 3 - 0.25}
     )
-    first = long_form.split_gain(rules["first_claim"], before, PRECISION)
+    first = split_gain(rules["first_claim"], before, PRECISION)
     assert first["by silence"] == pytest.approx(0)
     assert first["change"] == pytest.approx(1 / 3 - 0.5 / 3)
     assert "relation_rule" not in claim_rules.score_rules(BASE)  # facts not known
@@ -104,7 +104,7 @@ def test_a_rule_that_silences_all_answers_has_no_gain():
     rules = claim_rules.score_rules(BASE, engine("t"), [("t", "wrong job.")])
     assert rules["relation_rule"]["response_rate"] == 0
     before = long_form.scores(BASE)
-    assert long_form.split_gain(rules["relation_rule"], before, PRECISION) == {}
+    assert split_gain(rules["relation_rule"], before, PRECISION) == {}
 
 
 def test_papers_that_average_over_sets_do_so_for_the_rules():
@@ -128,7 +128,7 @@ def test_rules_have_rows_in_the_tables_of_results(tmp_path):
     flat = {f"{rule}_{k}": v for rule, m in rules.items() for k, v in m.items()}
     results = [stored(tmp_path, "base", scores | before | flat)]
     table = tables.results_table(results, [PRECISION, "win_rate"])
-    assert list(table.index) == ["base", *claim_rules.RULES.values()]
+    assert list(table.index) == ["base", *RULES.values()]
     assert list(table[PRECISION]) == ["16.7", "50.0", "33.3"]
     gains = ledger.same_answered("rlfh", results, PRECISION)
     assert list(gains.loc["relation rule (untrained)"]) == [
@@ -141,19 +141,23 @@ def test_rules_have_rows_in_the_tables_of_results(tmp_path):
     ]
 
 
-def test_runs_without_the_rules_show_the_first_claim_of_their_samples(tmp_path):
+def test_a_page_adds_the_first_claim_of_the_samples_where_no_run_stored_it(tmp_path):
     base = BASE[:4]
     long_form.write_samples(tmp_path / "samples.jsonl", base, base)
     before = {f"before_{k}": v for k, v in long_form.scores(base).items()}
-    (rule,) = tables.rule_results([stored(tmp_path, "statement", before)])
+    given = [stored(tmp_path, "statement", before)]
+    (rule,) = tables.rule_results(pages.add_first_claim(given))
     assert (rule["arm"], rule["metrics"][PRECISION]) == (
         "first claim (untrained)",
         pytest.approx(1 / 3),
     )
     other = before | {f"before_{PRECISION}": 0.3}  # not the mean of these answers
-    assert tables.rule_results([stored(tmp_path, "statement", other)]) == []
-    assert tables.rule_results([stored(tmp_path / "none", "statement", before)]) == []
     short = tmp_path / "short"
     short.mkdir()
     (short / "samples.jsonl").write_text(json.dumps({"before": "Ada"}))
-    assert tables.rule_results([stored(short, "ternary", {"accuracy": 1.0})]) == []
+    for results in (
+        [stored(tmp_path, "statement", other)],
+        [stored(tmp_path / "none", "statement", before)],
+        [stored(short, "ternary", {"accuracy": 1.0})],
+    ):
+        assert pages.add_first_claim(results) == results

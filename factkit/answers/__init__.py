@@ -6,6 +6,11 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from factkit.data.examples import Example
 
+# rule → its name in tables; truthrl has a relation_rule of short answers
+RULES = {
+    "relation_rule": "relation rule (untrained)",
+    "first_claim": "first claim (untrained)",
+}
 EXPOSURE_EDGES = (0, 1, 4, 10, 40)  # times; a bin reaches to below the next
 
 
@@ -35,3 +40,18 @@ def flatten_metrics(
             shares = {k: v / total if k == "n" else v for k, v in group.items()}
             metrics |= {f"{kind}_{key}_{k}": v for k, v in shares.items()}
     return metrics
+
+
+def split_gain(
+    after: Mapping[str, float], before: Mapping[str, float], name: str
+) -> dict[str, float]:
+    """The change in a mean over answers, in two parts: on the requests answered both
+    times, and by silence, the rest. Empty if no request was answered both times.
+
+    after: with the metrics of `same_answered`.
+    """
+    if f"same_answered_{name}" not in after:
+        return {}
+    change = after[name] - before[name]
+    same = after[f"same_answered_{name}"] - after[f"before_same_answered_{name}"]
+    return {"change": change, "same answered": same, "by silence": change - same}

@@ -23,12 +23,6 @@ from factkit.facts.source import FactReader
 from factkit.run.statistics import means
 from factkit.verify.claims import Claim
 
-# rule → its name in tables; truthrl has a relation_rule of short answers
-RULES = {
-    "relation_rule": "relation rule (untrained)",
-    "first_claim": "first claim (untrained)",
-}
-
 
 def first_claim(rows: Sequence[CheckedResponse]) -> list[CheckedResponse]:
     """The answers, each cut to its first claim."""

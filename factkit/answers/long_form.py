@@ -261,21 +261,6 @@ def same_answered(
     }
 
 
-def split_gain(
-    after: Mapping[str, float], before: Mapping[str, float], name: str
-) -> dict[str, float]:
-    """The change in a mean over answers, in two parts: on the requests answered both
-    times, and by silence, the rest. Empty if no request was answered both times.
-
-    after: with the metrics of `same_answered`.
-    """
-    if f"same_answered_{name}" not in after:
-        return {}
-    change = after[name] - before[name]
-    same = after[f"same_answered_{name}"] - after[f"before_same_answered_{name}"]
-    return {"change": change, "same answered": same, "by silence": change - same}
-
-
 def items(rows: Sequence[CheckedResponse]) -> Items:
     """Id → the response's term in each mean of `scores`; absent where it has none."""
     return {name: row.dropna().to_dict() for name, row in _terms(rows).iterrows()}

@@ -12,7 +12,7 @@ from collections.abc import Sequence
 from statistics import fmean
 from typing import TYPE_CHECKING
 
-from factkit.answers import long_form
+from factkit.answers import split_gain
 from factkit.report.claims import (
     RISK,
     Claim,
@@ -169,7 +169,7 @@ def same_answered(paper: str, results: Sequence[Result], metric: str) -> "pd.Dat
     rows = {}
     for r in tables.rule_results(results):
         before, after = r["before"], r["metrics"]
-        parts = long_form.split_gain(after, before, metric)
+        parts = split_gain(after, before, metric)
         rows[r["arm"]] = {
             "start": untrained,
             **{name: f"{100 * value:+z.1f}" for name, value in parts.items()},

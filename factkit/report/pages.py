@@ -13,10 +13,12 @@ from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from factkit.answers import claim_rules, long_form
 from factkit.report import claims, deviations, ledger
 from factkit.report.figures import tables
 from factkit.run import params, past_runs, runs
 from factkit.run.arms import find_papers
+from factkit.run.past_runs import Result
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -196,6 +198,7 @@ def markdown(results: PaperResults) -> str:
     for profile, by_variant in stored.items():
         for variant, group in by_variant.items():
             name = "-".join(filter(None, (profile, variant)))
+            group = add_first_claim(group)
             table = tables.results_table(group, own.shown_metrics).to_markdown()
             parts.append(f"### `{name}`\n\n{_describe_runs(group)}\n\n{table}\n")
             parts += _same_answered_table(paper, group)
@@ -216,6 +219,27 @@ def markdown(results: PaperResults) -> str:
         differences += [f"{head}\n\n{sentences}\n\n</details>\n"] if texts else []
     parts += ["## What differs from the paper\n", *differences] if differences else []
     return "\n".join([*parts, _list_reasons(results.claims)] if root else parts)
+
+
+def add_first_claim(results: Sequence[Result]) -> list[Result]:
+    """The results, the rule `first_claim` added to the first that did not store it.
+
+    It is computed from samples.jsonl where the stored precision is the mean over these
+    samples and not over sets.
+    """
+    name, rule = "factual_precision", "first_claim"
+    for i, r in enumerate(results):
+        path = Path(r.get("folder", ""), "samples.jsonl")
+        before = r["metrics"].get(f"before_{name}")
+        if f"{rule}_{name}" in r["metrics"] or before is None or not path.exists():
+            continue
+        base = [row for row, _ in long_form.read_samples(path)]
+        if math.isclose(long_form.scores(base)[name], before):
+            scores = claim_rules.score_rules(base)[rule]
+            added = {f"{rule}_{metric}": value for metric, value in scores.items()}
+            new = {**r, "metrics": {**r["metrics"], **added}}
+            return [*results[:i], new, *results[i + 1 :]]
+    return list(results)
 
 
 def _same_answered_table(paper: str, results: Sequence[Any]) -> list[str]:

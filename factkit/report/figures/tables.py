@@ -1,13 +1,11 @@
 """Tables: arms over seeds, ours beside the paper's."""
 
 import itertools
-import math
 from collections.abc import Collection, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from factkit.answers import claim_rules, long_form
-from factkit.answers.claim_rules import RULES
+from factkit.answers import RULES
 from factkit.report import published
 from factkit.report.figures import name_arm
 from factkit.run import past_runs, runs, sweeps
@@ -95,12 +93,11 @@ def policies_of(
 
 
 def rule_results(results: Sequence[Result]) -> list[Result]:
-    """Results of the untrained rules, as of arms named by `claim_rules.RULES`, with the
+    """Results of the untrained rules, as of arms named by `answers.RULES`, with the
     metrics `before` them.
 
     They depend only on the questions and the base policy's answers, so those of the
-    first run are enough. Of runs that did not store first_claim it is computed from
-    samples.jsonl.
+    first run are enough.
     """
     by_rule: dict[str, Result] = {}
     for (rule, arm), r in itertools.product(RULES.items(), results):
@@ -108,22 +105,10 @@ def rule_results(results: Sequence[Result]) -> list[Result]:
             {n.removeprefix(p): v for n, v in r["metrics"].items() if n.startswith(p)}
             for p in ("before_", f"{rule}_")
         )
-        if not metrics and rule == "first_claim" and arm not in by_rule:
-            metrics = _first_claim(Path(r.get("folder", ""), "samples.jsonl"), before)
         if metrics:
             new = {"arm": arm, "metrics": metrics, "before": before}
             by_rule.setdefault(arm, {**r, **new})
     return list(by_rule.values())
-
-
-def _first_claim(path: Path, before: Mapping[str, float]) -> dict[str, float]:
-    """Empty if the stored precision is not the mean over the samples, but over sets."""
-    name = "factual_precision"
-    if name not in before or not path.exists():
-        return {}
-    base = [row for row, _ in long_form.read_samples(path)]
-    same = math.isclose(long_form.scores(base)[name], before[name])
-    return claim_rules.score_rules(base)["first_claim"] if same else {}
 
 
 def with_rules(results: Sequence[Result], names: Sequence[str]) -> list[Result]:
