@@ -110,7 +110,7 @@ def evaluated(model, p, path, examples=EXAMPLES):
     return [row.response for row in rows]
 
 
-def answers_elsewhere(folder, base=None, examples=EXAMPLES):
+def answers_elsewhere(folder, base=None, examples=EXAMPLES, dtype="float32"):
     """The answers by transformers' pipeline, as the card says."""
     from peft import PeftModel
     from transformers import (
@@ -121,12 +121,12 @@ def answers_elsewhere(folder, base=None, examples=EXAMPLES):
     )
 
     if base:
-        model = AutoModelForCausalLM.from_pretrained(base)
+        model = AutoModelForCausalLM.from_pretrained(base, dtype=dtype)
         model = PeftModel.from_pretrained(model, folder)
         tokenizer = AutoTokenizer.from_pretrained(folder)
         answer = pipeline("text-generation", model=model, tokenizer=tokenizer)
     else:
-        answer = pipeline("text-generation", str(folder))
+        answer = pipeline("text-generation", str(folder), dtype=dtype)
     texts = []
     for example in examples:
         references = example.meta["references"].split("\n")
@@ -194,7 +194,9 @@ def test_an_adapter_on_a_model_of_the_hub_keeps_its_name(tmp_path, monkeypatch):
     assert not (tmp_path / "elsewhere" / "base").exists()
     card = (tmp_path / "elsewhere" / "README.md").read_text("utf-8")
     assert "base_model: owner/model" in card
-    assert 'AutoModelForCausalLM.from_pretrained("owner/model")' in card
+    assert (
+        'AutoModelForCausalLM.from_pretrained("owner/model", dtype="float32")' in card
+    )
 
 
 def test_the_policy_that_was_evaluated_is_exported(tmp_path):

@@ -75,7 +75,7 @@ Held-out items, in %: before training, and after, with 95 % t intervals over ite
 """
 WHOLE = """from transformers import pipeline
 
-answer = pipeline("text-generation", FOLDER)
+answer = pipeline("text-generation", FOLDER, dtype=DTYPE)
 messages = [{"role": "user", "content": QUESTION}]
 as_is = {"return_full_text": False, "clean_up_tokenization_spaces": False}
 reply = answer(messages, **as_is)
@@ -83,7 +83,7 @@ print(reply[0]["generated_text"].strip())"""
 ADAPTER = """from peft import PeftModel
 from transformers import AutoModelForCausalLM, AutoTokenizer, GenerationConfig, pipeline
 
-base = AutoModelForCausalLM.from_pretrained(BASE)
+base = AutoModelForCausalLM.from_pretrained(BASE, dtype=DTYPE)
 model = PeftModel.from_pretrained(base, FOLDER)
 tokenizer = AutoTokenizer.from_pretrained(FOLDER)
 decoding = GenerationConfig.from_pretrained(FOLDER)
@@ -123,6 +123,8 @@ def model_card(run: Run, base: str) -> "ModelCard":
     folder = f"{run['paper']}-{run['arm'].replace('/', '-')}"
     places = {"FOLDER": f'"{folder}"', "QUESTION": json.dumps(_question(run))}
     places["BASE"] = f'"{folder}/{base}"' if base == "base" else f'"{base}"'
+    exact = "float32 in its place" in run["device"]  # `machine.device`
+    places["DTYPE"] = '"float32"' if exact else f'"{p["dtype"]}"'
     load = WHOLE if not base else ADAPTER
     for name, value in places.items():
         load = load.replace(name, value)
