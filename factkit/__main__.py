@@ -230,7 +230,7 @@ def adopt(
         Path, typer.Argument(help="…/checkpoints/global_step_N, of the last step.")
     ],
 ) -> None:
-    """Make verl's checkpoint the model of its run.
+    """Make verl's checkpoint a run's model.
 
     The train notebook with the same arm, seed and parameters then evaluates it and
     writes results.json. Run it with the Python that has verl, which merges the shards.

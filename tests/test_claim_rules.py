@@ -154,7 +154,7 @@ def test_a_page_adds_the_first_claim_of_the_samples_where_no_run_stored_it(tmp_p
     other = before | {f"before_{PRECISION}": 0.3}  # not the mean of these answers
     short = tmp_path / "short"
     short.mkdir()
-    (short / "samples.jsonl").write_text(json.dumps({"before": "Ada"}))
+    (short / "samples.jsonl").write_text(json.dumps({"before": "Ada"}), "utf-8")
     for results in (
         [stored(tmp_path, "statement", other)],
         [stored(tmp_path / "none", "statement", before)],

@@ -99,26 +99,19 @@ DOCUMENTS = {
 }
 
 
-def by_sentence(prompts, responses):
+async def by_sentence(prompt, response):
     """An extractor: each sentence is a claim, "fail" fails."""
-    return [
-        None
-        if "fail" in said
-        else [
-            Claim(f"{s.strip()}.", f"{s.strip()}.")
-            for s in said.split(".")
-            if s.strip()
-        ]
-        for said in responses
-    ]
+    if "fail" in response:
+        return None
+    sentences = [f"{s.strip()}." for s in response.split(".") if s.strip()]
+    return [Claim(sentence, sentence) for sentence in sentences]
 
 
-def by_substring(rows):
+async def by_substring(claim, evidence):
     """A verifier: supported if evidence holds the claim, None without evidence."""
-    return [
-        (S if any(claim in e for e in evidence) else C) if evidence else None
-        for claim, evidence in rows
-    ]
+    if not evidence:
+        return None
+    return S if any(claim in e for e in evidence) else C
 
 
 def check(tmp_path, responses, extract=by_sentence, verify=by_substring):
@@ -155,7 +148,7 @@ def test_a_finished_file_is_read_and_nothing_is_asked_again(tmp_path):
     responses = ["Bo was a baker. Bo lived in Rome.", ""]
     before = check(tmp_path, responses)
 
-    def never(*_):
+    async def never(*_):
         raise AssertionError("asked again")
 
     assert check(tmp_path, responses, never, never) == before
@@ -164,7 +157,10 @@ def test_a_finished_file_is_read_and_nothing_is_asked_again(tmp_path):
 def test_what_failed_is_asked_again(tmp_path):
     responses = ["Bo was a baker. Xyzzy.", "fail"]
     check(tmp_path, responses)
-    mended = lambda rows: [S] * len(rows)  # noqa: E731
+
+    async def mended(claim, evidence):
+        return S
+
     found, failed = check(tmp_path, responses, verify=mended)
     assert found.supports == [S, S] and failed.claims is None
     assert long_form.read_checked(tmp_path / "checked.jsonl") == [found, failed]

@@ -77,16 +77,18 @@ def test_questions_whose_answer_can_not_be_cut_out_are_left_out(references):
 
 
 def test_comparison_questions_keep_the_text_of_their_question():
-    p = params.load("truthrl", "laptop")
+    p = params.load("truthrl", "laptop", variant="withheld")
     chosen = withhold([question(i) for i in range(12)], p.withheld_evidence)
     assert data.with_references({"test": chosen}, p, None) == {"test": chosen}
 
 
 def test_evidence_is_withheld_from_one_text_only():
-    with pytest.raises(Exception, match="retrieved_chunks=1"):
-        params.load("truthrl", "laptop", {"retrieved_chunks": 2})
-    with pytest.raises(Exception, match="needs a retriever"):
-        params.load("truthrl", "laptop", {"retriever": ""})
+    for name, value, said in (
+        ("retrieved_chunks", 2, "retrieved_chunks=1"),
+        ("retriever", "", "needs a retriever"),
+    ):
+        with pytest.raises(params.ParamError, match=said):
+            params.load("truthrl", "laptop", {name: value}, "withheld")
 
 
 def surface(example, relations):
@@ -126,7 +128,7 @@ def held_out_auc(x, y, folds=5):
 
 @pytest.mark.slow
 def test_only_reading_tells_whether_the_answer_is_in_a_prompt_of_laptop():
-    p = params.load("truthrl", "laptop")
+    p = params.load("truthrl", "laptop", variant="withheld")
     examples, _ = data.open_questions(p).load()
     tokenizer = load_tokenizer(assets.policy_path(p.policy))
     chosen = data.withhold_evidence(examples, p, tokenizer)

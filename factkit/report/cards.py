@@ -83,8 +83,8 @@ print(reply[0]["generated_text"].strip())"""
 ADAPTER = """from peft import PeftModel
 from transformers import AutoModelForCausalLM, AutoTokenizer, GenerationConfig, pipeline
 
-base = AutoModelForCausalLM.from_pretrained(BASE, dtype=DTYPE)
-model = PeftModel.from_pretrained(base, FOLDER)
+base = AutoModelForCausalLM.from_pretrained(BASE, dtype=DTYPE, use_safetensors=True)
+model = PeftModel.from_pretrained(base, FOLDER, use_safetensors=True)
 tokenizer = AutoTokenizer.from_pretrained(FOLDER)
 decoding = GenerationConfig.from_pretrained(FOLDER)
 answer = pipeline("text-generation", model=model, tokenizer=tokenizer)
