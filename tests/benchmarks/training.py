@@ -90,11 +90,11 @@ def prepare(task: Task) -> dict[str, Any]:
     from factkit.answers.sampling import Probe
     from factkit.answers.training_rows import RowFormat
     from factkit.facts.policy import base_policy
-    from factkit.papers.truthrl.data import questions
+    from factkit.papers.truthrl.data import open_questions
     from factkit.papers.truthrl.train import ProbedQuestions, prompt_rows
 
     p = task.params()
-    examples = questions(p)[0][:256]
+    examples = open_questions(p).load()[0][:256]
     if task.long:
         prompts = [example.question for example in examples]
     else:
