@@ -194,9 +194,7 @@ def test_an_adapter_on_a_model_of_the_hub_keeps_its_name(tmp_path, monkeypatch):
     assert not (tmp_path / "elsewhere" / "base").exists()
     card = (tmp_path / "elsewhere" / "README.md").read_text("utf-8")
     assert "base_model: owner/model" in card
-    assert (
-        'AutoModelForCausalLM.from_pretrained("owner/model", dtype="float32")' in card
-    )
+    assert 'from_pretrained("owner/model", dtype="float32", use_saf' in card
 
 
 def test_the_policy_that_was_evaluated_is_exported(tmp_path):
