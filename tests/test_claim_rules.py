@@ -4,7 +4,7 @@ import json
 
 import pytest
 
-from factkit.answers import RULES, claim_rules, long_form, split_gain
+from factkit.answers import UNTRAINED_RULES, claim_rules, long_form, split_gain
 from factkit.answers.engine import ExactEngine
 from factkit.answers.long_form import CheckedResponse
 from factkit.data.examples import Example
@@ -128,7 +128,7 @@ def test_rules_have_rows_in_the_tables_of_results(tmp_path):
     flat = {f"{rule}_{k}": v for rule, m in rules.items() for k, v in m.items()}
     results = [stored(tmp_path, "base", scores | before | flat)]
     table = tables.results_table(results, [PRECISION, "win_rate"])
-    assert list(table.index) == ["base", *RULES.values()]
+    assert list(table.index) == ["base", *UNTRAINED_RULES.values()]
     assert list(table[PRECISION]) == ["16.7", "50.0", "33.3"]
     gains = ledger.same_answered("rlfh", results, PRECISION)
     assert list(gains.loc["relation rule (untrained)"]) == [

@@ -12,7 +12,8 @@ import pytest
 from fake_endpoint import HANG, TRICKLE, answer, echo, prompt_of, refuse, serve
 
 from factkit.policy.decoding import Sampling
-from factkit.run import serving
+from factkit.run import connections, serving
+from factkit.run.params import ParamError
 from factkit.verify.calls import run_all
 from factkit.verify.judge import Choice
 from factkit.verify.llm import LLM, Endpoint, Limits, Reply, Request, cache_key
@@ -301,3 +302,19 @@ def test_a_key_that_the_server_repeats_is_not_told():
         (reply,) = LLM(endpoint, None, QUICK).run([ask("p")])
     assert "HTTP 401" in reply.error and "sk-Zq7" not in reply.error
     assert "facts" not in reply.error
+
+
+def test_the_environments_proxy_is_found_for_https_to_other_machines(monkeypatch):
+    for name in ("http_proxy", "https_proxy", "all_proxy", "no_proxy"):
+        monkeypatch.delenv(name, raising=False)
+        monkeypatch.delenv(name.upper(), raising=False)
+    find = connections.find_proxy
+    assert find("https://judge.example/v1") is None
+    monkeypatch.setenv("https_proxy", "proxy.example:8080")
+    assert find("https://judge.example/v1") == "http://proxy.example:8080"
+    assert find("http://127.0.0.1:8001/v1") is None
+    monkeypatch.setenv("no_proxy", "judge.example")
+    assert find("https://judge.example/v1") is None
+    monkeypatch.setenv("https_proxy", "socks5://proxy.example:1080")
+    with pytest.raises(ParamError, match="not for HTTP"):
+        find("https://other.example/v1")

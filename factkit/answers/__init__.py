@@ -7,7 +7,7 @@ if TYPE_CHECKING:
     from factkit.data.examples import Example
 
 # rule → its name in tables; truthrl has a relation_rule of short answers
-RULES = {
+UNTRAINED_RULES = {
     "relation_rule": "relation rule (untrained)",
     "first_claim": "first claim (untrained)",
 }

@@ -11,17 +11,21 @@ needs no training for this: it leaves out claims of the base policy's answers.
 The relations are judged by answers to training requests, never by the test answers.
 """
 
-from collections.abc import Callable, Collection, Iterable, Sequence
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import replace
 from itertools import compress
+from typing import TYPE_CHECKING
 
-from factkit.answers import long_form
+from factkit.answers import long_form, split_gain
 from factkit.answers.engine import ClaimEngine, ExactEngine
 from factkit.answers.items import Items
 from factkit.answers.long_form import CheckedResponse
 from factkit.facts.source import FactReader
 from factkit.run.statistics import means
 from factkit.verify.claims import Claim
+
+if TYPE_CHECKING:
+    import pandas as pd
 
 
 def first_claim(rows: Sequence[CheckedResponse]) -> list[CheckedResponse]:
@@ -78,6 +82,28 @@ def score_rules(
         | long_form.same_answered(base, rows, items_of)
         for rule, rows in by_rule.items()
     }
+
+
+def gain_table(
+    after: Mapping[str, float],
+    rules: Mapping[str, Mapping[str, float]],
+    before: Mapping[str, float],
+    name: str,
+) -> "pd.DataFrame":
+    """A mean over answers after training and after each rule, in per cent, and its
+    change in points in two parts (`split_gain`).
+
+    after, rules: with the metrics of `long_form.same_answered`. before: of the
+    untrained policy.
+    """
+    import pandas as pd
+
+    rows = {
+        policy: {name: metrics.get(name, float("nan"))}
+        | split_gain(metrics, before, name)
+        for policy, metrics in {"after training": after, **rules}.items()
+    }
+    return pd.DataFrame(rows, dtype=float).T.mul(100).round(1)
 
 
 def _relation_of(claim: Claim, facts: FactReader) -> str:

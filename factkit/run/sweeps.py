@@ -81,7 +81,7 @@ class Sweep:
         UserError if a run needs more GPUs than there are, or the executor's jobs share
         no files.
         """
-        if any("kubernetes" in argument for argument in extra):
+        if {"kubernetes", "--executor=kubernetes"} & {*extra}:
             raise UserError(
                 "Snakemake's kubernetes executor gives a job no file but results.json, "
                 "and runs read each other's folders: run the sweep in one pod, see "

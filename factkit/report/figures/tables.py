@@ -5,7 +5,7 @@ from collections.abc import Collection, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from factkit.answers import RULES
+from factkit.answers import UNTRAINED_RULES
 from factkit.report import published
 from factkit.report.figures import name_arm
 from factkit.run import past_runs, runs, sweeps
@@ -70,7 +70,7 @@ def by_arm(results: Sequence[Result]) -> dict[str, list[Result]]:
     if all("params" in r and "paper" in r for r in results):
         results = past_runs.separate_settings(results)
     tables = [list(paper.arms) for paper in find_papers().values()]
-    known = [table[0] for table in tables] + [*RULES.values()]  # untrained
+    known = [table[0] for table in tables] + [*UNTRAINED_RULES.values()]  # untrained
     known += [name for table in tables for name in table]
     names = {r["arm"] for r in results}
     known = [beside for name in known for beside in (name, f"{name} (reference)")]
@@ -93,14 +93,14 @@ def policies_of(
 
 
 def rule_results(results: Sequence[Result]) -> list[Result]:
-    """Results of the untrained rules, as of arms named by `answers.RULES`, with the
+    """Results of the untrained rules, as of arms that UNTRAINED_RULES names, with the
     metrics `before` them.
 
     They depend only on the questions and the base policy's answers, so those of the
     first run are enough.
     """
     by_rule: dict[str, Result] = {}
-    for (rule, arm), r in itertools.product(RULES.items(), results):
+    for (rule, arm), r in itertools.product(UNTRAINED_RULES.items(), results):
         before, metrics = (
             {n.removeprefix(p): v for n, v in r["metrics"].items() if n.startswith(p)}
             for p in ("before_", f"{rule}_")
@@ -136,7 +136,7 @@ def means(results: Sequence[Result], names: Sequence[str] = ()) -> dict[str, flo
 
     names: metrics, default: all but dev, before-training, exposure and rules' metrics.
     """
-    others = ("dev_", "before_", "exposure_", *(f"{rule}_" for rule in RULES))
+    others = ("dev_", "before_", "exposure_", *(f"{rule}_" for rule in UNTRAINED_RULES))
     every = sorted({name for r in results for name in r["metrics"]})
     names = names or [name for name in every if not name.startswith(others)]
     return {
@@ -164,7 +164,7 @@ def results_table(
         name_arm(arm, group): {"seeds": len(group)}
         | {n: spread(values(policies(arm, group), n), factor) for n in names}
         for arm, group in by_arm(with_rules(results, names)).items()
-        if not arms or arm in (*arms, *RULES.values())
+        if not arms or arm in (*arms, *UNTRAINED_RULES.values())
     }
     return pd.DataFrame(rows).T.rename_axis("arm")
 
@@ -188,7 +188,7 @@ def beside_paper(
     results = past_runs.with_iterations(results)
     ours = by_arm(with_rules(results, [*metrics.values()]))
     rows: dict[str, dict[tuple[str, str], Any]] = {}
-    for arm in (*theirs.index, *RULES.values()):
+    for arm in (*theirs.index, *UNTRAINED_RULES.values()):
         group = policies(arm, ours.get(arm, []))
         printed = (
             theirs.loc[arm] if arm in theirs.index else dict.fromkeys(metrics, "–")
