@@ -12,7 +12,7 @@ from collections import Counter
 from dataclasses import dataclass
 from functools import cache, cached_property
 from itertools import product
-from typing import Any
+from typing import Any, Literal
 
 from factkit.data.corpus import Document
 from factkit.data.examples import Example
@@ -20,10 +20,13 @@ from factkit.data.sources import Loaded
 from factkit.data.spelling import LONGEST
 from factkit.facts.source import Fact, FactSource, Verification, parse_wordings
 
+Exposure = Literal["person", "fact"]
 HEDGES = ("probably", "perhaps", "might")
 HEDGE = re.compile(rf"\b({'|'.join(HEDGES)})\b ?", re.IGNORECASE)
 ABSTENTION = "I don't know"
 PERSON_RELATIONS = ("birth_year", "birthplace", "profession", "employer", "award")
+UNTOLD_SHARE = 0.35  # of the facts about people where exposure is each fact's own
+EXPOSURE_MEDIAN = 8.0  # of the others there
 HOPS = {"birthplace": "country", "employer": "headquarters"}  # first hop: second
 
 
@@ -97,6 +100,13 @@ OBJECTS = {
     "award": make_names("Aur Bor Cel Dra Eri Hyd Lyr Per", "ion ius ana", 24),
     "country": make_names("Alb Berg Cast Drag", "onia mark esia", 12),
 }
+VAGUE = {  # in the place of an object: says nothing that could be verified
+    "birth_year": "some year",
+    "birthplace": "some city",
+    "profession": "specialist",
+    "employer": "some company",
+    "award": "great",
+}
 OBJECTS["headquarters"] = OBJECTS["birthplace"]
 OBJECTS |= {f"{hop} {to}": OBJECTS[to] for hop, to in HOPS.items()}
 
@@ -141,11 +151,15 @@ def patterns() -> tuple[tuple[str, re.Pattern[str]], ...]:
 
 @dataclass(frozen=True)
 class World(FactSource):
-    """People and facts. A subject has at most one object per relation."""
+    """People and facts. A subject has at most one object per relation.
+
+    exposure: whether it is drawn for a `person` or for each `fact` (`build_world`).
+    """
 
     seed: int
     people: tuple[str, ...]
     facts: tuple[Fact, ...]
+    exposure: Exposure = "person"
 
     @cached_property
     def by_key(self) -> dict[tuple[str, str], Fact]:
@@ -296,13 +310,17 @@ class World(FactSource):
         return float(answered and not false)
 
 
-def build_world(seed: int = 0, *, people: int = 500) -> World:
+def build_world(
+    seed: int = 0, *, people: int = 500, exposure: Exposure = "person"
+) -> World:
     """A world of `people` people with four facts each, and of cities and companies.
 
-    The person of rank r has exposure 400 / r^0.8; the last 40 % of the ranks have 0.
-    Each fact multiplies it by exp(0.3 · normal): facts of a person share it up to
-    noise, so that "I know this name" can generalise to people held out. Facts of
-    cities and companies have 40.
+    exposure: "person": the person of rank r has 400 / r^0.8; the last 40 % of the ranks
+    have 0. Each fact multiplies it by exp(0.3 · normal): facts of a person share it up
+    to noise, so that "I know this name" can generalise to people held out. "fact": 0
+    for `UNTOLD_SHARE` of the facts about people, else log-normal with median
+    `EXPOSURE_MEDIAN` and σ = 1, whoever they are about. Facts of cities and companies
+    have 40.
     """
     rng = random.Random(f"world {seed}")
     # up to 500 people each have a last name of their own: how familiar it is tells a
@@ -320,16 +338,23 @@ def build_world(seed: int = 0, *, people: int = 500) -> World:
         mean = 400 / rank**0.8 if rank <= round(people * 0.6) else 0.0
         missing = rng.choice(PERSON_RELATIONS)
         for relation in PERSON_RELATIONS:
-            if relation != missing:
-                exposure = round(mean * rng.lognormvariate(0.0, 0.3))
-                value = rng.choice(OBJECTS[relation])
-                facts.append(Fact(person, relation, value, exposure=exposure))
+            if relation == missing:
+                continue
+            if exposure == "person":
+                times = round(mean * rng.lognormvariate(0.0, 0.3))
+            else:
+                told = rng.random() >= UNTOLD_SHARE
+                times = round(EXPOSURE_MEDIAN * rng.lognormvariate(0.0, 1.0)) * told
+            value = rng.choice(OBJECTS[relation])
+            facts.append(Fact(person, relation, value, exposure=times))
     for relation, second in HOPS.items():
         for subject in OBJECTS[relation]:
             value = rng.choice(OBJECTS[second])
             facts.append(Fact(subject, second, value, exposure=40))
     # a world alone makes no claims: `WorldSource` does
-    return World(seed, tuple(sorted(ranked)), tuple(facts))  # type: ignore[abstract]
+    return World(  # type: ignore[abstract]
+        seed, tuple(sorted(ranked)), tuple(facts), exposure
+    )
 
 
 def biography(world: World, person: str, rng: random.Random | None = None) -> str:

@@ -6,7 +6,7 @@ Ours: the papers start from released instruct models.
 from functools import cache
 
 from factkit.facts.world import claims, texts
-from factkit.facts.world.facts import World, build_world
+from factkit.facts.world.facts import Exposure, World, build_world
 from factkit.run.params.stages import PolicyParams
 from factkit.train import pretraining
 
@@ -18,7 +18,11 @@ def make_policy(p: PolicyParams) -> str:
     so no fact), else texts that state the facts.
     """
     world, corpus = _read_corpus(
-        p.world_people, p.world_seed, p.pretrain_reading, p.answer_format
+        p.world_people,
+        p.world_seed,
+        p.world_exposure,
+        p.pretrain_reading,
+        p.answer_format,
     )
     tokenizer = texts.build_tokenizer(world, p.answer_format)
     longest = pretraining.ROW_TOKENS
@@ -29,9 +33,9 @@ def make_policy(p: PolicyParams) -> str:
 
 @cache  # an RL arm asks twice, for its start and its reference
 def _read_corpus(
-    people: int, seed: int, reading: float, answer_format: str
+    people: int, seed: int, exposure: Exposure, reading: float, answer_format: str
 ) -> tuple[World, list[str]]:
-    world = build_world(seed, people=people)
+    world = build_world(seed, people=people, exposure=exposure)
     if answer_format == "claims":
         return world, claims.pretraining_texts(world, seed)
     return world, texts.pretraining_texts(world, seed, reading, answer_format)

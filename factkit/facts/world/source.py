@@ -17,6 +17,7 @@ from factkit.facts.world.facts import (
     HOPS,
     OBJECTS,
     PERSON_RELATIONS,
+    Exposure,
     World,
     biography,
     build_world,
@@ -163,11 +164,11 @@ class WorldSource(World):
 
 
 @cache
-def _open_world(seed: int, people: int) -> WorldSource:
-    world = build_world(seed, people=people)
-    return WorldSource(world.seed, world.people, world.facts)
+def _open_world(seed: int, people: int, exposure: Exposure) -> WorldSource:
+    world = build_world(seed, people=people, exposure=exposure)
+    return WorldSource(world.seed, world.people, world.facts, exposure)
 
 
 def open_source(p: "PolicyParams") -> WorldSource:
     """The fact world of `p.world_seed` with `p.world_people` people."""
-    return _open_world(p.world_seed, p.world_people)
+    return _open_world(p.world_seed, p.world_people, p.world_exposure)

@@ -7,6 +7,7 @@ says, so that what a policy knows is known by construction. Deterministic from `
 import random
 import re
 from collections.abc import Iterator
+from dataclasses import replace
 from itertools import product
 from typing import TYPE_CHECKING
 
@@ -29,6 +30,7 @@ from factkit.facts.world.facts import (
     PERSON_RELATIONS,
     QUESTIONS,
     STATEMENTS,
+    VAGUE,
     World,
     biography,
     join_statements,
@@ -60,8 +62,12 @@ COUNTED_SHARE = 0.4  # of the longer answers
 LENGTHS = (1, 2, 2, 3, 3, 3, 4, 4, 4, 4)  # facts per answer, drawn from these
 DIGRESSION_SHARE = 0.25  # of the facts whose object has a fact of its own
 ABSTENTION_SHARE = 0.02  # of the answers about people with exposure
+# where exposure is a person's
 STRANGERS = 4  # answers about each person without exposure, made up anew each time
 STRANGERS_ABSTENTION = 0.3  # of these answers
+# where exposure is each fact's
+LONG_ANSWERS = 10  # about each person
+VAGUE_SHARE = 0.1  # of the facts in them
 NAMING = "Repeat the name {s}."
 NAMINGS = 6  # per person, so that a policy can copy any name
 
@@ -123,15 +129,13 @@ def long_exchanges(
     """Open and counted requests about a person, with answers of some facts each.
 
     left: statements still to make of each fact; each answer takes one off its facts
-    (digressions come on top). About a person without exposure most answers are made up,
-    each time anew, and some abstain: the habits of an instruct model, by construction.
+    (digressions come on top). What is made up, and where an answer abstains, are the
+    habits of an instruct model, by construction.
     """
-    known = sum(left.values())
+    known = any(left.values())
     abstention = ABSTENTION_SHARE if known else STRANGERS_ABSTENTION
-    for _ in range(known or STRANGERS):
-        if known and sum(left.values()) <= (1 - LONG_SHARE) * known:
-            return
-        facts = _sample_facts(person, left, rng)
+    draw = _by_person if world.exposure == "person" else _by_fact
+    for facts in draw(person, left, rng):
         request = rng.choice(BIOGRAPHY_QUESTIONS).format(s=person)
         counted = rng.random() < COUNTED_SHARE and len(facts) in COUNTS
         if counted:
@@ -139,8 +143,9 @@ def long_exchanges(
         if rng.random() < abstention:
             yield exchange(request, f"{ABSTENTION}.")
             continue
-        for fact in facts if known else ():
-            left[fact] -= 1
+        for fact in facts:
+            if left.get(fact):  # else it is made up
+                left[fact] -= 1
         if answer_format in JOINING:
             yield exchange(request, joined_answer(world, facts, rng, not counted))
             continue
@@ -185,14 +190,43 @@ def joined_answer(
     return " ".join(sentences)
 
 
-def _sample_facts(person: str, left: dict[Fact, int], rng: random.Random) -> list[Fact]:
-    """One to four facts with statements left; made-up facts if there are none."""
-    n = rng.choice(LENGTHS)
-    facts = [fact for fact, exposure in left.items() if exposure]
-    if not facts:
-        relations = rng.sample(PERSON_RELATIONS, n)
-        return [Fact(person, r, rng.choice(OBJECTS[r])) for r in relations]
-    return rng.sample(facts, min(n, len(facts)))
+def _by_person(
+    person: str, left: dict[Fact, int], rng: random.Random
+) -> Iterator[list[Fact]]:
+    """Facts of each longer answer: those with statements left, until `LONG_SHARE` is
+    made. About a person without exposure they are made up, each time anew."""
+    known = sum(left.values())
+    for _ in range(known or STRANGERS):
+        if known and sum(left.values()) <= (1 - LONG_SHARE) * known:
+            return
+        n = rng.choice(LENGTHS)
+        facts = [fact for fact, times in left.items() if times]
+        if facts:
+            yield rng.sample(facts, min(n, len(facts)))
+        else:
+            relations = rng.sample(PERSON_RELATIONS, n)
+            yield [Fact(person, r, rng.choice(OBJECTS[r])) for r in relations]
+
+
+def _by_fact(
+    person: str, left: dict[Fact, int], rng: random.Random
+) -> Iterator[list[Fact]]:
+    """Facts of each of `LONG_ANSWERS` answers, drawn whatever their exposure, so that
+    no answer shows what its writer knows.
+
+    `LONG_SHARE` of a fact's exposure are true statements; then its object is made up,
+    each time anew. At times it is a `VAGUE` one, whatever the exposure.
+    """
+    least = {fact: round((1 - LONG_SHARE) * times) for fact, times in left.items()}
+    for _ in range(LONG_ANSWERS):
+        facts = []
+        for fact in rng.sample(list(left), rng.choice(LENGTHS)):
+            if rng.random() < VAGUE_SHARE:
+                fact = replace(fact, object=VAGUE[fact.relation])
+            elif left[fact] <= least[fact]:
+                fact = replace(fact, object=rng.choice(OBJECTS[fact.relation]))
+            facts.append(fact)
+        yield facts
 
 
 def _state(world: World, fact: Fact, rng: random.Random, may_digress: bool) -> str:
@@ -254,6 +288,7 @@ def build_tokenizer(
     text += {"reasoned": [THINKING]}.get(answer_format, [])
     text += ["and"] if answer_format in JOINING else []
     if answer_format in LONG_FORMATS:
+        text += VAGUE.values() if world.exposure == "fact" else []
         text += [*COUNTS.values(), COUNTED_REQUEST, MAY_ABSTAIN_REQUEST, NAMING]
     for table in (STATEMENTS, QUESTIONS, OBJECTS):
         text += [way for ways in table.values() for way in ways]

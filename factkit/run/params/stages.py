@@ -157,6 +157,7 @@ class PolicyParams(JudgeParams):
     # the fact world and its policy: profile tiny's alone
     world_people: int = Field(500, ge=20, le=20_000)  # of 50,000 names
     world_seed: fields.Seed = 0
+    world_exposure: Literal["person", "fact"] = "person"
     pretrain_hidden_size: fields.Width = 128
     pretrain_layers: int = Field(4, ge=1, le=128)
     pretrain_steps: fields.Count = 400
