@@ -57,7 +57,6 @@ def test_a_question_counts_in_the_metrics_that_it_is_of():
         "response_rate": 0,
         "factscore_response_rate": 0,
         "refusal_low": 1,
-        "exposure_0_response_rate": 0,
         "hedged_claims": 0,
     }
     assert table["open/b"] == {
@@ -72,7 +71,6 @@ def test_a_question_counts_in_the_metrics_that_it_is_of():
         "low_accuracy_claims": 3,
         "unverifiable_claims": 1,
         "hedged_claims": 2,
-        "exposure_0_response_rate": 1,
     }
     c = table["hotpotqa/c"]
     assert (c["refusal_high"], c["high_accuracy_claims"]) == (0, 2)

@@ -4,7 +4,11 @@ import re
 
 import pytest
 
+from factkit.answers.engine import ExactEngine
+from factkit.answers.exposure import stated_by_exposure
 from factkit.answers.long_form import CheckedResponse
+from factkit.data.examples import Example
+from factkit.facts.world.facts import build_world
 from factkit.papers.rlfh import evaluate as statements
 from factkit.papers.rlfh.arms import ARMS
 from factkit.papers.rlfh.feedback import Sentence
@@ -14,6 +18,7 @@ from factkit.verify.claims import Claim, Support
 
 RLFH_ARMS = tuple(ARMS)
 
+WORLD = build_world(people=20, exposure="fact")
 CLAIMS = claims.read_claims("rlfh")
 MEASURED = [c for c in CLAIMS if c.metric]
 SETS = {"HotpotQA": "hotpotqa", "SQuADv2": "squad_v2", "Biography": "biography"}
@@ -32,10 +37,14 @@ def test_a_claim_is_of_arms_and_of_a_metric_that_a_run_stores_by_item():
         return CheckedResponse(str(meta), "p", "It is.", claims, list(supports), meta)
 
     of_set = [{"set": name} for name in SETS.values()]
-    of_world = [{"set": "open", "exposure": times} for times in (0, 5)]
     before = [row(Support.CONTRADICTED, **m) for m in of_set]
-    before += [row(Support.SUPPORTED, **m) for m in of_world]
+    before += [row(Support.SUPPORTED, set="open")]
+    examples = [Example("a", "p", [], entity=person) for person in WORLD.people]
+    rows = [CheckedResponse("a", "p", "It is.", [], []) for _ in examples]
     stored = set()
+    for example, answer in zip(examples, rows, strict=True):
+        engine = ExactEngine(WORLD, {"a": example})
+        stored |= means(stated_by_exposure([answer], engine).values()).keys()
     for support in (Support.SUPPORTED, Support.CONTRADICTED):
         after = [row(support, **of.meta) for of in before]
         said = [[Sentence("It is.", ())]] * len(after)

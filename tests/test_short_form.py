@@ -64,7 +64,7 @@ def test_rates_by_group_leave_failed_judgements_out():
 def test_a_bin_is_told_by_its_lower_edge():
     for exposure, edge in {0: 0, 3: 1, 4: 4, 39: 10, 40: 40}.items():
         row = answered(CORRECT, meta={"exposure": exposure})
-        assert exposure_bin(row) == edge
+        assert exposure_bin(row.meta["exposure"]) == edge
 
 
 # Majority

@@ -20,10 +20,9 @@ def stored_meta(example: "Example") -> dict[str, Any]:
     return {k: v for k, v in example.meta.items() if k not in texts}
 
 
-def exposure_bin(row: Any) -> int:
-    """The lower edge of the bin of how often the policy read the fact in question (fact
-    world)."""
-    return max(e for e in EXPOSURE_EDGES if e <= row.meta["exposure"])
+def exposure_bin(exposure: int) -> int:
+    """The lower edge of the bin of how often the policy read a fact (fact world)."""
+    return max(e for e in EXPOSURE_EDGES if e <= exposure)
 
 
 def flatten_metrics(

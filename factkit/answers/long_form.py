@@ -299,6 +299,6 @@ def exposure_metrics(rows: Sequence[CheckedResponse]) -> dict[str, float]:
         return {}
     groups: dict[int, list[CheckedResponse]] = {}
     for row in rows:
-        groups.setdefault(exposure_bin(row), []).append(row)
+        groups.setdefault(exposure_bin(row.meta["exposure"]), []).append(row)
     by_bin = {edge: scores(groups[edge]) | {"n": len(groups[edge])} for edge in groups}
     return flatten_metrics({"exposure": dict(sorted(by_bin.items()))})

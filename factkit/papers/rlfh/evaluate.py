@@ -13,7 +13,7 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from factkit.answers import exposure_bin, long_form
+from factkit.answers import long_form
 from factkit.answers.items import Items
 from factkit.answers.long_form import CheckedResponse
 from factkit.data.spelling import plain
@@ -27,7 +27,6 @@ COMPARED += ["correct_claims", "incorrect_claims", "total_claims"]
 SETS = ("hotpotqa", "squad_v2", "biography")
 LOW, HIGH = 0.4, 0.8  # low accuracy is below LOW, high is from HIGH on
 ABOVE = 0.7  # accuracy that more answers exceed after training (§4.3, Fig 4)
-EXPOSURES = (0, 4)  # lower edges of the bins of people never read of, and read of
 
 # Ours, chosen with ChatGPT's refusals in view. Of 183 biographies by each of three
 # models, `refuses` agrees with FactScore's annotators on all of InstructGPT's (who
@@ -88,14 +87,15 @@ def items(
     before: Sequence[CheckedResponse],
     after: Sequence[CheckedResponse],
     feedback: Sequence[Feedback],
+    stated: Items | None = None,
 ) -> Items:
     """<set>/<id> → what the response after training adds to each metric that the
     paper's claims are on; a metric is absent where the response does not count.
 
-    before, after: of the same questions; feedback: on the responses after. Of `measure`
+    before, after: of the same questions; feedback: on the responses after; stated: of
+    `stated_by_exposure`. Of `measure`
     those of `COMPARED`, the response rate by words, and the paper's sets one by one;
-    hedged_claims, of all questions. In the fact world exposure_<n>_response_rate. Of
-    answers, for Fig 4 to 8:
+    hedged_claims, of all questions. Of answers, for Fig 4 to 8:
 
     - accuracy_above_70, accuracy_below_40: whether it is;
     - unverifiable_claims: neither supported nor contradicted;
@@ -112,7 +112,8 @@ def items(
             item = _item(row, items_after[row.id], earlier)
             if means := mean_feedback([sentences]):
                 item["hedged_claims"] = means["hedged_correct"] + means["hedged_wrong"]
-            table[f"{row.meta['set']}/{row.id}"] = item
+            stated_facts = (stated or {}).get(row.id, {})
+            table[f"{row.meta['set']}/{row.id}"] = item | stated_facts
     return table
 
 
@@ -133,8 +134,6 @@ def _item(
         item[f"{level}_accuracy_claims"] = item["total_claims"]
     if level := _level(earlier):
         item[f"refusal_{level}"] = float(not row.claims)
-    if "exposure" in row.meta and (edge := exposure_bin(row)) in EXPOSURES:
-        item[f"exposure_{edge}_response_rate"] = item["response_rate"]
     return item
 
 

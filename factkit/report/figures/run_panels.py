@@ -42,6 +42,10 @@ COLOURS = {  # of columns that have a colour of their own
     "hedged_wrong": "#F2B48C",
     "wrong": WRONG,
 }
+STATED = {  # of `stated_by_exposure`
+    "stated_right": "facts stated right",
+    "stated_wrong": "facts stated wrong",
+}
 CLAIMS = {
     "correct_claims_per_question": "correct claims a question",
     "incorrect_claims_per_question": "other claims a question",
