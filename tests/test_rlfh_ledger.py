@@ -39,12 +39,13 @@ def test_a_claim_is_of_arms_and_of_a_metric_that_a_run_stores_by_item():
     of_set = [{"set": name} for name in SETS.values()]
     before = [row(Support.CONTRADICTED, **m) for m in of_set]
     before += [row(Support.SUPPORTED, set="open")]
-    examples = [Example("a", "p", [], entity=person) for person in WORLD.people]
-    rows = [CheckedResponse("a", "p", "It is.", [], []) for _ in examples]
-    stored = set()
-    for example, answer in zip(examples, rows, strict=True):
-        engine = ExactEngine(WORLD, {"a": example})
-        stored |= means(stated_by_exposure([answer], engine).values()).keys()
+    examples = {
+        person: Example(id=person, question="p", answers=[], entity=person)
+        for person in WORLD.people
+    }
+    silent = [CheckedResponse(i, "p", "It is.", [], []) for i in examples]
+    stated = stated_by_exposure(silent, ExactEngine(WORLD, examples))
+    stored = set(means(stated.values()))
     for support in (Support.SUPPORTED, Support.CONTRADICTED):
         after = [row(support, **of.meta) for of in before]
         said = [[Sentence("It is.", ())]] * len(after)
