@@ -59,7 +59,7 @@ def make_reward(p, folder):
 
     def searches(trajectory, **columns):
         made = [[Turn(*turn) for turn in turns] for turns in trajectory]
-        return [float(len(queries(turns))) for turns in made]
+        return [float(len(extract_queries(turns))) for turns in made]
     return searches
 """
 
