@@ -43,7 +43,7 @@ from dataclasses import asdict
 
 from factkit.data.examples import write_rows
 from factkit.papers.veri import search_rollout
-from factkit.verify.trajectory import Turn, queries
+from factkit.verify.trajectory import Turn, extract_queries
 
 
 def make_reward(p, folder):
