@@ -20,6 +20,7 @@ from factkit.data.corpus import Chunk, Document, load_leads
 from factkit.data.examples import DataError, Example
 from factkit.facts.requests import make_requests
 from factkit.facts.script import Find
+from factkit.run.params.stages import PolicyParams
 
 if TYPE_CHECKING:
     from transformers import PreTrainedTokenizerBase
@@ -27,7 +28,6 @@ if TYPE_CHECKING:
     from factkit.data.search import Search
     from factkit.data.sources import Loaded
     from factkit.data.splits import Sets
-    from factkit.run.params.stages import PolicyParams
     from factkit.verify.trajectory import Turn
 
 Verification = Literal["supported", "contradicted", "inconclusive"]
@@ -114,7 +114,7 @@ class FactSource(FactReader, Protocol):
 
     # ---- requests
 
-    def dropped(self) -> "Counter[str]":
+    def dropped(self) -> Counter[str]:
         """How many rows were dropped for which reason; none where all are made."""
         return Counter()
 
@@ -199,7 +199,7 @@ class PublicSource(FactSource):
     """A public data set, of which no fact is known exactly."""
 
 
-def open_source(name: str, p: "PolicyParams") -> FactSource:
+def open_source(name: str, p: PolicyParams) -> FactSource:
     """The source of facts that the package `factkit.facts.<name>` has; a
     `PublicSource` without such a package."""
     if find_spec(f"factkit.facts.{name}"):

@@ -16,6 +16,8 @@ from pathlib import Path
 from statistics import fmean
 from typing import Any
 
+import pandas as pd
+
 from factkit.answers import long_form, verifier
 from factkit.answers.engine import ExactEngine
 from factkit.answers.items import compare_answers, merge_items, win_items
@@ -165,8 +167,6 @@ def choose_policy(points: Points, least: float) -> tuple[str, int] | None:
 def seconds_per_response(results: Sequence[Mapping[str, Any]]) -> float:
     """The time of an update, with rollout and rewards, divided by its responses: the
     median over updates, the mean over runs."""
-    import pandas as pd
-
     seconds = []
     for r in results:
         curve = pd.read_csv(Path(r["folder"], "metrics.csv"))
@@ -180,8 +180,6 @@ def compute_kl(curve: Path, steps: Sequence[int], width: int = 5) -> dict[int, f
 
     curve: metrics.csv.
     """
-    import pandas as pd
-
     logged = pd.read_csv(curve).set_index("step")
     spent = (logged["kl"] * logged["completions/mean_length"]).rolling(width, 1).mean()
     return {step: float(spent.loc[:step].iloc[-1]) for step in steps}

@@ -18,6 +18,7 @@ from factkit.answers.items import Items, compare_answers, merge_items, win_items
 from factkit.answers.long_form import CheckedResponse
 from factkit.answers.verifier import facts_of, judge_llm, judge_of
 from factkit.data.examples import Example
+from factkit.papers.reason.arms import ReasonParams
 from factkit.run.statistics import means
 from factkit.verify import judge
 from factkit.verify.judge import check_failures
@@ -26,7 +27,6 @@ from factkit.verify.response import ResponseParts, split_response, split_sentenc
 
 if TYPE_CHECKING:
     from factkit.facts.source import FactReader
-    from factkit.papers.reason.arms import ReasonParams
     from factkit.papers.reason.rewards import Engine
     from factkit.verify.llm import LLM
 
@@ -47,7 +47,7 @@ COMPARED = [
 ]
 
 
-def comparison(p: "ReasonParams", engine: "Engine") -> Comparison:
+def comparison(p: ReasonParams, engine: "Engine") -> Comparison:
     """Who decides win rates: a judge that sees both orders (§4.1, as AlpacaEval), or,
     without a judge, the engine's relevance."""
     if isinstance(engine, ExactEngine):
@@ -181,7 +181,7 @@ def gains_by_set(
 # how it is worded. Compare arms by one of them.
 
 
-def strategy_tagger(p: "ReasonParams") -> Tagger:
+def strategy_tagger(p: ReasonParams) -> Tagger:
     """The annotator, where there is a judge; else rules on what the sentences state."""
     if llm := judge_of(p):
         return functools.partial(annotate, llm)

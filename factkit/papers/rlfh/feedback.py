@@ -17,6 +17,7 @@ from factkit.answers.engine import ClaimEngine, ExactEngine
 from factkit.answers.verifier import Texts, judge_llm
 from factkit.data.examples import Example
 from factkit.facts.source import FactReader
+from factkit.papers.rlfh.arms import RlfhParams
 from factkit.verify import judge
 from factkit.verify.calls import gather
 from factkit.verify.claims import ClaimText, LabelPrompt, extract_texts, label_text
@@ -24,7 +25,6 @@ from factkit.verify.replies import Form, limit_integer, limit_items, match_word
 from factkit.verify.response import extract_answers
 
 if TYPE_CHECKING:
-    from factkit.papers.rlfh.arms import RlfhParams
     from factkit.verify.llm import LLM
 
 SCALE = range(1, 6)  # of informativeness
@@ -86,7 +86,7 @@ def mean_feedback(feedback: Sequence[Feedback]) -> dict[str, float]:
     return means
 
 
-def annotator(p: "RlfhParams", engine: ExactEngine | ClaimEngine) -> Annotator:
+def annotator(p: RlfhParams, engine: ExactEngine | ClaimEngine) -> Annotator:
     """The annotator of `p`: a language model with the evidence of `engine`, or the
     exact facts. It sees the answers without reasoning."""
     if isinstance(engine, ClaimEngine):
