@@ -10,16 +10,16 @@ loads its public ones, and `PublicSource` stands for them.
 
 import random
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from importlib import import_module
 from importlib.util import find_spec
 from typing import TYPE_CHECKING, Any, Literal, Protocol
 
+from factkit import Check
 from factkit.data.corpus import Chunk, Document, load_leads
 from factkit.data.examples import DataError, Example
 from factkit.facts.requests import make_requests
-from factkit.facts.script import Find
 from factkit.run.params.stages import PolicyParams
 
 if TYPE_CHECKING:
@@ -30,6 +30,7 @@ if TYPE_CHECKING:
     from factkit.data.splits import Sets
     from factkit.verify.trajectory import Turn
 
+Find = Callable[[str], Sequence[Chunk]]  # a query → the best entries
 Verification = Literal["supported", "contradicted", "inconclusive"]
 HELD_OUT = 100  # texts for the perplexity
 DOUBTED_KEPT = 0.5  # of the doubted statements, the share that is answered
@@ -111,6 +112,10 @@ class FactSource(FactReader, Protocol):
     def contradicting_documents(self, statement: str) -> set[str]:
         """The ids of the documents that together contradict a statement."""
         return set()
+
+    def checks(self, p: Any) -> list[Check]:
+        """Checks of data that a user brings, before a run of `p`."""
+        return []
 
     # ---- requests
 

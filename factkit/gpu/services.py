@@ -8,13 +8,13 @@ from typing import TYPE_CHECKING, Any
 from factkit import Check, require
 from factkit.answers.verifier import has_judge, judge_llm
 from factkit.data import assets
-from factkit.facts.own.checks import own_data
+from factkit.facts.source import open_source
 from factkit.policy.decoding import Sampling
 from factkit.run import connections
 from factkit.run.arms import list_arms
 from factkit.run.params import ROOT
 from factkit.run.params.data import RequestParams
-from factkit.run.params.own import OwnDataParams
+from factkit.run.params.own import OWN, OwnDataParams
 from factkit.run.params.stages import SEARCH_KEY, SweepParams
 from factkit.verify.replies import NON_BLANK
 
@@ -34,7 +34,7 @@ def needed(p: Any, strict: bool = True) -> list[Check]:
     """Checks of the services, weights and files that all notebooks of a paper need."""
     checks = []
     if isinstance(p, OwnDataParams) and p.has_own_data:
-        checks += own_data(p)
+        checks += open_source(OWN, p).checks(p)
     if has_judge(p):
         model = getattr(p, "relevance_model", "") or p.judge_model
         url = getattr(p, "relevance_url", "") or p.judge_url
