@@ -39,7 +39,7 @@ from factkit.verify.claims import (
     Extractor,
     check_response,
 )
-from factkit.verify.judge import check_failures
+from factkit.verify.failures import check_failures
 from factkit.verify.outcome import Support
 from factkit.verify.response import extract_answers
 

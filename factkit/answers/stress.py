@@ -22,7 +22,7 @@ import pandas as pd
 
 from factkit.data.examples import Example
 from factkit.facts.source import FactSource
-from factkit.verify.judge import check_failures
+from factkit.verify.failures import check_failures
 
 # (ids, prompts, responses) → arm → one reward per response; None: the judge failed
 RewardsByArm = Callable[

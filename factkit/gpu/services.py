@@ -16,6 +16,7 @@ from factkit.run.params import ROOT
 from factkit.run.params.data import RequestParams
 from factkit.run.params.own import OWN, OwnDataParams
 from factkit.run.params.stages import SEARCH_KEY, SweepParams
+from factkit.verify import failures
 from factkit.verify.replies import NON_BLANK
 
 if TYPE_CHECKING:
@@ -99,14 +100,14 @@ def judge(p: Any, model: str, url: str, strict: bool = True) -> Check:
     if model not in served:
         found = f"{url} serves {', '.join(served) or 'nothing'}"
         return (what, found, False, "serve it by this name, or name it in judge_model")
-    asked.RECENT_FAILURES.clear()
+    failures.RECENT_FAILURES.clear()
     (grade,) = asked.grade_responses(llm, "judge_outcome", [SAMPLE])
     room = f", {served[model]:,} tokens" if served[model] else ""
     if grade is None:
         remedy = "give judge_thinking_tokens, or turn thinking off by judge_extra"
-        if asked.RECENT_FAILURES[-1].cause in ("HTTP 401", "HTTP 403"):
+        if failures.RECENT_FAILURES[-1].cause in ("HTTP 401", "HTTP 403"):
             remedy = key_remedy
-        failure = f"{url}{room}: no verdict{asked.describe_failures()}"
+        failure = f"{url}{room}: no verdict{failures.describe_failures()}"
         return (what, failure, False, remedy)
     if strict and room and not _limits_text(llm):
         remedy = "serve it with --structured-outputs-config.backend guidance"

@@ -21,6 +21,7 @@ from factkit.policy.decoding import Sampling
 from factkit.run import connections, serving
 from factkit.run.cache import Cache
 from factkit.verify import calls
+from factkit.verify.failures import shorten
 
 if TYPE_CHECKING:
     from aiohttp import ClientResponse
@@ -337,8 +338,3 @@ def _read_response(response: Any) -> Reply:
         completion_tokens=completion_tokens,
         finish_reason=str(reason or ""),
     )
-
-
-def shorten(text: str, length: int = 500) -> str:
-    """Cut a text: a gateway's error can be a whole web page."""
-    return text if len(text) <= length else f"{text[:length]} …"

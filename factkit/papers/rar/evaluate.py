@@ -38,7 +38,7 @@ from factkit.papers.rar import benchmarks
 from factkit.papers.rar.arms import RarParams
 from factkit.policy.policy import Policy, load_policy
 from factkit.run import statistics
-from factkit.verify.judge import check_failures
+from factkit.verify.failures import check_failures
 from factkit.verify.outcome import Outcome, abstains
 from factkit.verify.response import extract_answers
 

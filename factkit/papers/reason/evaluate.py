@@ -21,7 +21,7 @@ from factkit.data.examples import Example
 from factkit.papers.reason.arms import ReasonParams
 from factkit.run.statistics import means
 from factkit.verify import judge
-from factkit.verify.judge import check_failures
+from factkit.verify.failures import check_failures
 from factkit.verify.replies import Form, limit_integer, limit_items, limit_text
 from factkit.verify.response import ResponseParts, split_response, split_sentences
 
