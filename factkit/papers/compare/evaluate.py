@@ -10,6 +10,7 @@
 Beside them: how many of the known and of the unknown facts are stated; exploits.
 """
 
+import re
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from pathlib import Path
@@ -25,12 +26,12 @@ from factkit.answers.long_form import CheckedResponse, Evaluation
 from factkit.answers.sampling import Probe
 from factkit.answers.short_form import rates
 from factkit.data.examples import Example
-from factkit.facts.world.facts import HEDGE
 from factkit.papers.compare.arms import CompareParams
 from factkit.policy.policy import Policy
 from factkit.run import statistics
 
 KNOWN = 0.5  # least share of right guesses of a known fact
+HEDGE = re.compile(r"\b(?:probably|perhaps|might)\b", re.IGNORECASE)
 # subject → relation → share of right guesses
 Knowledge = Mapping[str, Mapping[str, float]]
 

@@ -10,7 +10,7 @@ import pandas as pd
 from factkit.answers import UNTRAINED_RULES
 from factkit.report import published
 from factkit.report.figures import name_arm
-from factkit.run import past_runs, runs, sweeps
+from factkit.run import past_runs, runs
 from factkit.run.arms import find_papers, untrained_arms
 from factkit.run.params import ROOT
 from factkit.run.params.stages import RunParams
@@ -46,11 +46,8 @@ def stored(
     return by_variant
 
 
-def compared(paper: str, p: Any, train: bool = False) -> list[dict[str, Any]]:
-    """`stored` results of the arms and seeds of `p`. train: first train those without
-    results, which takes hours."""
-    if train:
-        return sweeps.train_arms(paper, p)
+def compared(paper: str, p: Any) -> list[dict[str, Any]]:
+    """`stored` results of the arms and seeds of `p`."""
     named = [(arm, seed) for arm in p.arm_names for seed in p.seed_numbers]
     results = stored(paper, p, p.variant)[p.variant]
     return [r for r in results if (r["arm"], r["seed"]) in named]
