@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Any
 from factkit.answers.long_form import Search, search_words
 from factkit.answers.verifier import Texts, facts_of, has_judge, judge_llm
 from factkit.data import assets
+from factkit.data.corpus import Document
 from factkit.data.evidence import EvidenceCache, read_evidence
 from factkit.data.examples import DataError, Example, read_examples
 from factkit.facts.source import FactReader
@@ -34,8 +35,6 @@ from factkit.verify.outcome import Support
 
 if TYPE_CHECKING:
     from transformers import PreTrainedTokenizerBase
-
-    from factkit.data.corpus import Document
 
 REFERENCES = "references.json"  # prompt id → the reference policy's answer
 Scores = list[float | None]

@@ -3,7 +3,7 @@ factual requests, and the evidence of requests."""
 
 from collections import Counter
 from collections.abc import Mapping, Sequence
-from typing import TYPE_CHECKING, Annotated
+from typing import Annotated
 
 from factkit.data import evidence
 from factkit.data.bm25 import CorpusIndex
@@ -16,10 +16,8 @@ from factkit.run import files
 from factkit.run.params import ROOT
 from factkit.run.params.data import RequestParams
 from factkit.verify import judge
+from factkit.verify.llm import LLM
 from factkit.verify.replies import Form, limit_text, match_word
-
-if TYPE_CHECKING:
-    from factkit.verify.llm import LLM
 
 Source = tuple[Index, Mapping[str, Document]]  # of evidence: its search, its documents
 
@@ -62,7 +60,7 @@ class Factual(Form):
     label: Annotated[str, match_word("yes", "no")]
 
 
-def keep_factual(llm: "LLM", examples: Sequence[Example]) -> Loaded:
+def keep_factual(llm: LLM, examples: Sequence[Example]) -> Loaded:
     """The prompts that ask for verifiable facts, by an LLM (Binary RAR §4.2, App. D).
 
     Returns them with the counts "kept", "not factual" and "failed": a prompt without a

@@ -3,7 +3,9 @@
 import contextlib
 import os
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
+
+import httpx
 
 from factkit import Check, require
 from factkit.answers.verifier import has_judge, judge_llm
@@ -17,10 +19,8 @@ from factkit.run.params.data import RequestParams
 from factkit.run.params.own import OWN, OwnDataParams
 from factkit.run.params.stages import SEARCH_KEY, SweepParams
 from factkit.verify import failures
+from factkit.verify.llm import LLM, Request
 from factkit.verify.replies import NON_BLANK
-
-if TYPE_CHECKING:
-    from factkit.verify.llm import LLM
 
 TIMEOUT_S = 10.0
 SAMPLE = ("What is the capital of France?", ["Paris"], "It is Paris.")  # to be graded
@@ -79,8 +79,6 @@ def judge(p: Any, model: str, url: str, strict: bool = True) -> Check:
     with the run's own limits on tokens. strict: also whether it grades a plain case
     right and, served by vLLM, keeps the length limits of the JSON schema.
     """
-    import httpx
-
     from factkit.verify import judge as asked
 
     what, llm = f"judge {model}", judge_llm(p, model, url, cached=False)
@@ -117,10 +115,8 @@ def judge(p: Any, model: str, url: str, strict: bool = True) -> Check:
     return (what, f"{url}{room}: graded a plain case {words}", fine, remedy)
 
 
-def _limits_text(llm: "LLM") -> bool:
+def _limits_text(llm: LLM) -> bool:
     """Whether a server stops a text after `maxLength` characters."""
-    from factkit.verify.llm import Request
-
     schema = {"type": "string", "pattern": NON_BLANK, "maxLength": 4}
     form: dict[str, Any] = {"type": "object", "properties": {"name": schema}}
     form |= {"required": ["name"], "additionalProperties": False}

@@ -3,15 +3,14 @@
 import json
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
+
+from huggingface_hub import DatasetCard, DatasetCardData, ModelCard, ModelCardData
 
 from factkit import prompts
 from factkit.run import results
 from factkit.run.arms import find_papers
 from factkit.run.statistics import difference
-
-if TYPE_CHECKING:
-    from huggingface_hub import DatasetCard, ModelCard
 
 # policy of the kit → hub name of what it was made from, licence of the weights
 POLICIES = {
@@ -26,11 +25,9 @@ SOURCES = {
 Run = Mapping[str, Any]
 
 
-def model_card(run: Run, base: str) -> "ModelCard":
+def model_card(run: Run, base: str) -> ModelCard:
     """The card of a run's model. base: hub name, or folder beside the adapter, that it
     needs; "" for whole weights."""
-    from huggingface_hub import ModelCard, ModelCardData
-
     p = run["params"]
     hub, licence = POLICIES.get(p["policy"], (p["policy"], ""))
     template = prompts.template(p["prompt_template"])
@@ -68,10 +65,8 @@ def model_card(run: Run, base: str) -> "ModelCard":
     )
 
 
-def data_card(run: Run, tables: Sequence[Path]) -> "DatasetCard":
+def data_card(run: Run, tables: Sequence[Path]) -> DatasetCard:
     """The card of a run's rows."""
-    from huggingface_hub import DatasetCard, DatasetCardData
-
     p, counts = run["params"], {}
     for table in tables:
         with table.open(encoding="utf-8") as lines:

@@ -6,19 +6,16 @@ differences here; `test_sets.csv`: sizes of test sets.
 """
 
 import csv
-from importlib.resources import files
-from typing import TYPE_CHECKING
+from pathlib import Path
 
 import pandas as pd
 
 from factkit.run.arms import find_papers
 
-if TYPE_CHECKING:
-    from importlib.resources.abc import Traversable
 
-
-def _file(paper: str, name: str) -> "Traversable":
-    return files("factkit") / "papers" / paper / "published" / f"{name}.csv"
+def _file(paper: str, name: str) -> Path:
+    papers = Path(__file__).parents[1] / "papers"
+    return papers / paper / "published" / f"{name}.csv"
 
 
 def read_rows(paper: str, name: str) -> list[dict[str, str]]:
@@ -32,7 +29,7 @@ def read_rows(paper: str, name: str) -> list[dict[str, str]]:
 
 def read_table(number: int | str, paper: str) -> pd.DataFrame:
     """A table of the paper as it was printed, in per cent, one row per arm."""
-    return pd.read_csv(str(_file(paper, f"table{number}")))
+    return pd.read_csv(_file(paper, f"table{number}"))
 
 
 def select_rows(number: int, paper: str, **chosen: str) -> pd.DataFrame:

@@ -26,14 +26,13 @@ from factkit.papers.veri.evaluate import Verified, of_examples
 from factkit.papers.veri.search_rollout import format_prompts, tokenize_prompts
 from factkit.policy.decoding import Sampling
 from factkit.policy.models import apply_chat_template
+from factkit.policy.policy import Policy
 from factkit.run.params import ROOT
 from factkit.run.progress import progress_bar
 from factkit.verify.trajectory import Turn
 
 if TYPE_CHECKING:
     from transformers import PreTrainedTokenizerBase as Tokenizer
-
-    from factkit.policy.policy import Policy
 
 # the published files in p.claims_path, at the paths of their repository
 PUBLISHED = "example/train/train_online.parquet"
@@ -90,7 +89,7 @@ def _gold_entries(folder: Path, examples: Sequence[Example]) -> list[Chunk]:
 
 
 def training_prompts(
-    p: VeriParams, examples: Sequence[Example], policy: "Policy"
+    p: VeriParams, examples: Sequence[Example], policy: Policy
 ) -> list[str]:
     """The prompts of training claims, for a policy that searches."""
     prompts = format_prompts(examples, p.prompt_template)

@@ -48,16 +48,14 @@ def bar_style(i: int) -> Style:
     return {"color": arm_style(i)[0], "hatch": hatch, "ec": "black", "lw": 0.5}
 
 
-def new_figure(
-    width: float = 7.0, height: float = 3.6, columns: int = 1, rows: int = 1
-) -> tuple:
+def new_figure(width: float = 7.0, height: float = 3.6, columns: int = 1) -> tuple:
     """A figure and its axes (an array if there are several), without upper and right
     spines, in Matplotlib's defaults, whatever matplotlibrc and MPLBACKEND say."""
     matplotlib.rcdefaults()
     if shell := get_ipython():
         select_figure_formats(shell, {"png"})
     figure = Figure(figsize=(width, height), layout="constrained")
-    axes = figure.subplots(rows, columns)
+    axes = figure.subplots(1, columns)
     for ax in figure.axes:
         ax.spines[["top", "right"]].set_visible(False)
     return figure, axes
