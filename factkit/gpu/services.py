@@ -16,7 +16,7 @@ from factkit.run import connections
 from factkit.run.arms import list_arms
 from factkit.run.params import ROOT
 from factkit.run.params.data import RequestParams
-from factkit.run.params.own import OWN, OwnDataParams
+from factkit.run.params.own import OWN
 from factkit.run.params.stages import SEARCH_KEY, SweepParams
 from factkit.verify import failures
 from factkit.verify.llm import LLM, Request
@@ -34,7 +34,7 @@ def preflight(p: Any) -> None:
 def needed(p: Any, strict: bool = True) -> list[Check]:
     """Checks of the services, weights and files that all notebooks of a paper need."""
     checks = []
-    if isinstance(p, OwnDataParams) and p.has_own_data:
+    if getattr(p, "has_own_data", False):
         checks += open_source(OWN, p).checks(p)
     if has_judge(p):
         model = getattr(p, "relevance_model", "") or p.judge_model
