@@ -6,7 +6,7 @@ import os
 import sys
 from collections.abc import Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated
+from typing import Annotated
 
 import typer
 
@@ -27,9 +27,7 @@ from factkit.run.options import (
     read_set,
     with_setting,
 )
-
-if TYPE_CHECKING:
-    from factkit.run.sweeps import Sweep
+from factkit.run.sweeps import Sweep
 
 app = typer.Typer(
     add_completion=False,
@@ -54,8 +52,6 @@ def reproduce(
     jobs: Jobs = 1,
 ) -> None:
     """Run a paper's main arms with one seed, and its figures."""
-    from factkit.run.sweeps import Sweep
-
     p, changed = setting.load(paper), read_set(setting.values)
     arms = find_papers()[paper].main_arms
     _run_sweep(Sweep(paper, p, arms, [0], overrides=changed), jobs)
@@ -104,8 +100,6 @@ def sweep(
 
     Example: python -m factkit sweep truthrl --profile tiny -- --dry-run
     """
-    from factkit.run.sweeps import Sweep
-
     changed = read_set(setting.values)
     named = {k: v for k, v in (("arms", arms), ("seeds", seeds)) if v}
     sweeps = []  # all are checked before the first one runs
@@ -117,7 +111,7 @@ def sweep(
         _run_sweep(own, jobs, context.args)
 
 
-def _run_sweep(sweep: "Sweep", jobs: int, extra: Sequence[str] = ()) -> None:
+def _run_sweep(sweep: Sweep, jobs: int, extra: Sequence[str] = ()) -> None:
     """Run a sweep, and print the results of its setting and their folder."""
     from factkit.report.figures import tables
     from factkit.run import past_runs, runs, sweeps

@@ -7,7 +7,6 @@ from contextlib import contextmanager
 from factkit.data.bm25 import CorpusIndex
 from factkit.data.corpus import Chunk
 from factkit.gpu import search_service
-from factkit.run import serving
 
 MANIFEST = {"name": "animals", "entries": 6}
 TEXTS = {
@@ -37,8 +36,8 @@ def until(true):
 @contextmanager
 def served(app, port=0):
     """A service's URL, while it is up."""
-    listening = serving.bind_socket("127.0.0.1", port, "", "THE_TOKEN")
-    server = serving.create_server(app)
+    listening = search_service.bind_socket("127.0.0.1", port, "")
+    server = search_service.create_server(app)
     thread = threading.Thread(target=server.run, kwargs={"sockets": [listening]})
     thread.start()
     try:

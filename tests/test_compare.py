@@ -10,7 +10,6 @@ from factkit.answers.long_form import CheckedResponse, search_words
 from factkit.data.corpus import Document
 from factkit.data.evidence import EvidenceCache
 from factkit.data.examples import MAY_ABSTAIN, OPEN
-from factkit.facts import requests as world_requests
 from factkit.facts.world import facts as worlds
 from factkit.papers.compare import evaluate, rewards, train
 from factkit.papers.compare.arms import ARMS, TRAINED
@@ -26,7 +25,7 @@ WORLD = worlds.build_world(people=40)
 PERSON = WORLD.people[0]
 FACTS = WORLD.facts_of(PERSON)
 (LONG, *_), (SHORT, *_) = (
-    world_requests.make_requests(WORLD, [PERSON], kind) for kind in (OPEN, MAY_ABSTAIN)
+    WORLD.requests([PERSON], kind) for kind in (OPEN, MAY_ABSTAIN)
 )
 TRUE = worlds.statement(FACTS[0])
 OTHER = next(o for o in worlds.OBJECTS[FACTS[1].relation] if o != FACTS[1].object)

@@ -3,8 +3,8 @@
 import pytest
 
 from factkit.answers.engine import ExactEngine, rating
+from factkit.data import examples as wp
 from factkit.data.examples import BEST_GUESS, write_examples
-from factkit.facts import requests as wp
 from factkit.facts.leads import facts
 from factkit.facts.leads.source import LeadSource
 from factkit.facts.world import facts as w
@@ -29,9 +29,7 @@ def person(world):
 @pytest.fixture(scope="module")
 def examples(world):
     kinds = (wp.OPEN, wp.COUNTED, wp.MAY_ABSTAIN, BEST_GUESS)
-    found = [
-        e for kind in kinds for e in wp.make_requests(world, world.people[:3], kind)
-    ]
+    found = [e for kind in kinds for e in world.requests(world.people[:3], kind)]
     return {e.id: e for e in found}
 
 
@@ -169,7 +167,7 @@ def run(tmp_path):
     data = runs.run_folder(p.data_notebook, p)
     for place, name in enumerate(p.splits):
         people = made.people[3 * place : 3 * place + 3]
-        write_examples(data / f"{name}.jsonl", wp.make_requests(made, people, wp.OPEN))
+        write_examples(data / f"{name}.jsonl", made.requests(people, wp.OPEN))
     return p, made
 
 

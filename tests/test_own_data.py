@@ -15,7 +15,6 @@ from factkit.data.examples import DataError, refuse_overlap
 from factkit.data.own import Fields
 from factkit.data.search import in_process
 from factkit.data.splits import split_prompts
-from factkit.facts.own import checks
 from factkit.facts.own.source import open_source
 from factkit.gpu import services
 from factkit.run import params, runs
@@ -243,13 +242,13 @@ def test_check_shows_what_was_read_and_two_prompts_as_the_policy_reads_them(
 
 
 def test_own_sizes_are_held_against_rows_and_groups_before_anything_loads(towns):
-    assert all(fine for *_, fine, _ in checks.own_data(towns))
+    assert all(fine for *_, fine, _ in open_source(towns).checks(towns))
     services.preflight(towns)
     more = towns.model_copy(update={"test_questions": 20})
     with pytest.raises(UserError, match="40 rows in 20 groups.*train_questions: 13"):
         services.preflight(more)
     one_group = towns.model_copy(update={"group_field": "answer"})
-    assert all(fine for *_, fine, _ in checks.own_data(one_group))
+    assert all(fine for *_, fine, _ in open_source(one_group).checks(one_group))
 
 
 def test_own_parameters_that_do_not_go_together_are_refused(towns):
@@ -315,7 +314,7 @@ def test_own_requests_are_split_by_group_with_own_documents_as_evidence(
     write_lines(tmp_path / "requests.jsonl", [*rows, rows[0]])
     values = own_values(tmp_path, towns, paper) | {"answer_field": ""}
     p = params.load(paper, "laptop", values)
-    assert all(fine for *_, fine, _ in checks.own_data(p))
+    assert all(fine for *_, fine, _ in open_source(p).checks(p))
     make = {"rar": request_sets, "reason": reason_sets, "rlfh": rlfh_sets}[paper]
     sets, *_, dropped = make(p)
     assert dropped == {"duplicate question": 1}
@@ -355,7 +354,7 @@ def test_own_claims_have_documents_as_gold_evidence_and_entries(towns, tmp_path)
     values = own_values(tmp_path, towns, "veri") | {"train_claims": 12}
     values |= {"dev_claims": 6, "test_claims": 9, "sft_trajectories": 8}
     p = params.load("veri", "laptop", values)
-    services.own_data(p)
+    open_source(p).checks(p)
     sets, entries, dropped = claim_sets(p)
     refuse_overlap(sets)
     assert {k: len(v) for k, v in sets.items()} == {"train": 12, "dev": 6, "test": 9}
@@ -377,7 +376,7 @@ def test_two_documents_of_one_title_are_no_evidence_of_claims(towns, tmp_path):
     write_lines(tmp_path / "claims.jsonl", claim_rows())
     p = params.load("veri", "laptop", own_values(tmp_path, towns, "veri"))
     with pytest.raises(DataError, match="two documents are titled 'Town1'"):
-        checks.own_data(p)
+        open_source(p).checks(p)
 
 
 def test_own_requests_and_claims_need_documents_and_a_judge(towns, tmp_path):
@@ -432,7 +431,7 @@ def test_the_example_is_whole_and_states_most_answers_but_not_all():
     examples, dropped = source.loaded
     documents, lost = source.load_documents()
     assert (len(examples), len(documents), dropped + lost) == (210, 15, {})
-    assert all(fine for *_, fine, _ in checks.own_data(p))
+    assert all(fine for *_, fine, _ in open_source(p).checks(p))
     texts = {document.title: document.text for document in documents}
     stated = [e.answers[0] in texts[e.entity] for e in examples]
     assert sum(stated) == 11 * 15

@@ -12,8 +12,8 @@ from hypothesis import strategies as st
 
 from factkit.answers import engine as engines
 from factkit.answers.engine import ExactEngine
+from factkit.data import examples as wp
 from factkit.data.examples import DataError
-from factkit.facts import requests as wp
 from factkit.facts.world import facts as w
 from factkit.papers.reason import rewards as reason
 from factkit.papers.reason.rewards import precisions, reward, score_responses
@@ -169,7 +169,7 @@ def test_precision_is_the_share_of_supported_claims_or_none():
 
 WORLD = w.build_world(3, people=30)
 PERSON, OTHER = WORLD.people[:2]
-REQUEST = wp.make_requests(WORLD, [PERSON], wp.OPEN)[0]
+REQUEST = WORLD.requests([PERSON], wp.OPEN)[0]
 CITY = next(w.statement(f) for f in WORLD.facts if f.subject not in WORLD.people)
 
 

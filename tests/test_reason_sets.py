@@ -4,9 +4,9 @@ from collections import Counter
 
 import pytest
 
+from factkit.data import examples as wp
 from factkit.data.examples import DataError, Example, refuse_overlap
 from factkit.data.rows import RowError
-from factkit.facts import requests as wp
 from factkit.facts.leads import facts
 from factkit.facts.leads.policy import is_of_cold_start
 from factkit.papers.reason.requests import (

@@ -6,8 +6,8 @@ from fake_policy import FakePolicy
 
 from factkit.answers import long_form
 from factkit.answers.engine import ExactEngine
+from factkit.data import examples as wp
 from factkit.data.examples import Example
-from factkit.facts import requests as wp
 from factkit.facts.world import facts as w
 from factkit.papers.reason import evaluate as reasoned
 from factkit.run import params
@@ -19,7 +19,7 @@ A, B, C, D = WORLD.people[:4]
 
 
 def request(person, kind):
-    example = wp.make_requests(WORLD, [person], kind)[0]
+    example = WORLD.requests([person], kind)[0]
     meta = example.meta | {"set": kind}
     return example.model_copy(update={"meta": meta})
 

@@ -16,7 +16,7 @@ from fastapi import FastAPI
 from retriever import MANIFEST, Spy, served, serving_index, until
 
 from factkit.gpu import search_service
-from factkit.run import connections, serving
+from factkit.run import connections
 from factkit.run.params import ROOT, ParamError
 
 SECRET = "zq7secret"
@@ -76,22 +76,21 @@ def test_without_the_token_nothing_is_worked_on():
 
 def test_an_address_that_others_reach_needs_a_token():
     for host in ("0.0.0.0", "::", "192.0.2.1"):
-        with pytest.raises(ParamError, match=f"{host}.*THE_TOKEN"):
-            serving.bind_socket(host, 0, "", "THE_TOKEN")
-    with serving.bind_socket("0.0.0.0", 0, SECRET, "THE_TOKEN") as listening:
+        with pytest.raises(ParamError, match=f"{host}.*FACTKIT_SEARCH_TOKEN"):
+            search_service.bind_socket(host, 0, "")
+    with search_service.bind_socket("0.0.0.0", 0, SECRET) as listening:
         port = listening.getsockname()[1]
         with pytest.raises(ParamError, match=f"--port {port}: .*in use"):
-            serving.bind_socket("127.0.0.1", port, "", "THE_TOKEN")
+            search_service.bind_socket("127.0.0.1", port, "")
 
 
 HELD = """
 import sys, time
 from pathlib import Path
 from factkit.gpu import search_service
-from factkit.run import serving
 
 folder = Path(sys.argv[1])
-serving.DRAIN_S = int(sys.argv[2])
+search_service.DRAIN_S = int(sys.argv[2])
 
 class Held:
     def search(self, query, k):
@@ -100,9 +99,9 @@ class Held:
             time.sleep(0.01)
         return []
 
-listening = serving.bind_socket("127.0.0.1", 0, "", "THE_TOKEN")
+listening = search_service.bind_socket("127.0.0.1", 0, "")
 print(listening.getsockname()[1], flush=True)
-serving.run(search_service.service(Held(), {}, ""), listening)
+search_service.run(search_service.service(Held(), {}, ""), listening)
 """
 
 

@@ -10,8 +10,8 @@ from factkit.answers import long_form, verifier
 from factkit.answers.engine import ExactEngine
 from factkit.answers.items import compare_answers
 from factkit.answers.long_form import CheckedResponse, exposure_metrics
+from factkit.data import examples as wp
 from factkit.data.examples import BEST_GUESS
-from factkit.facts import requests as wp
 from factkit.facts.world import facts as w
 from factkit.papers.rar import evaluate as trade_off
 from factkit.papers.rar.evaluate import Answers, answer
@@ -29,7 +29,7 @@ ABSTENTION = f"{w.ABSTENTION}."
 
 
 def requests(kind, people=PEOPLE):
-    found = wp.make_requests(WORLD, people, kind)
+    found = WORLD.requests(people, kind)
     return [e for e in found if kind != wp.OPEN or e.id.endswith("0")]
 
 

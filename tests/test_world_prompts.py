@@ -8,8 +8,8 @@ import pytest
 
 from factkit.answers import stress
 from factkit.answers.engine import ExactEngine
+from factkit.data import examples as wp
 from factkit.data.examples import BEST_GUESS, refuse_overlap
-from factkit.facts import requests as wp
 from factkit.facts.source import open_source
 from factkit.facts.world import facts as w
 from factkit.facts.world import texts as world_text
@@ -47,7 +47,7 @@ def test_requests_of_every_kind_are_true_known_and_told_apart(world):
     each = {wp.OPEN: 2, wp.COUNTED: 1, wp.MAY_ABSTAIN: 4, BEST_GUESS: 4}
     assert set(each) == set(KINDS)
     for kind, n in each.items():
-        requests = wp.make_requests(world, world.people, kind)
+        requests = world.requests(world.people, kind)
         assert Counter(e.entity for e in requests) == dict.fromkeys(world.people, n)
         assert len({e.id for e in requests}) == len({e.question for e in requests})
         assert len({e.id for e in requests}) == n * len(world.people)
@@ -94,8 +94,7 @@ P = params.load("rar", "tiny", {"world_people": 30})
 SOURCE = open_source("world", P)
 WORLD = w.build_world(people=30, seed=P.world_seed)
 PROMPTS = [
-    next(e for e in wp.make_requests(WORLD, [person], wp.OPEN))
-    for person in WORLD.people
+    next(e for e in WORLD.requests([person], wp.OPEN)) for person in WORLD.people
 ]
 ENGINE = ExactEngine(WORLD, {p.id: p for p in PROMPTS})
 TRUE = ("honest", "trivial", "padding", "irrelevant", "other_entity", "hedging")

@@ -14,7 +14,8 @@ The relations are judged by answers to training requests, never by the test answ
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import replace
 from itertools import compress
-from typing import TYPE_CHECKING
+
+import pandas as pd
 
 from factkit.answers import long_form, split_gain
 from factkit.answers.engine import ClaimEngine, ExactEngine
@@ -23,9 +24,6 @@ from factkit.answers.long_form import CheckedResponse
 from factkit.facts.source import FactReader
 from factkit.run.statistics import means
 from factkit.verify.claims import Claim
-
-if TYPE_CHECKING:
-    import pandas as pd
 
 
 def first_claim(rows: Sequence[CheckedResponse]) -> list[CheckedResponse]:
@@ -89,15 +87,13 @@ def gain_table(
     rules: Mapping[str, Mapping[str, float]],
     before: Mapping[str, float],
     name: str,
-) -> "pd.DataFrame":
+) -> pd.DataFrame:
     """A mean over answers after training and after each rule, in per cent, and its
     change in points in two parts (`split_gain`).
 
     after, rules: with the metrics of `long_form.same_answered`. before: of the
     untrained policy.
     """
-    import pandas as pd
-
     rows = {
         policy: {name: metrics.get(name, float("nan"))}
         | split_gain(metrics, before, name)

@@ -15,10 +15,13 @@ from typing import TYPE_CHECKING, Any
 from factkit.answers.long_form import Search, search_words
 from factkit.answers.verifier import Texts, facts_of, has_judge, judge_llm
 from factkit.data import assets
+from factkit.data.corpus import Document
 from factkit.data.evidence import EvidenceCache, read_evidence
 from factkit.data.examples import DataError, Example, read_examples
 from factkit.facts.source import FactReader
 from factkit.run import runs
+from factkit.run.params.data import RequestParams
+from factkit.run.params.stages import PolicyParams
 from factkit.verify import claims, judge
 from factkit.verify.claims import (
     Claim,
@@ -32,10 +35,6 @@ from factkit.verify.outcome import Support
 
 if TYPE_CHECKING:
     from transformers import PreTrainedTokenizerBase
-
-    from factkit.data.corpus import Document
-    from factkit.run.params.data import RequestParams
-    from factkit.run.params.stages import PolicyParams
 
 REFERENCES = "references.json"  # prompt id → the reference policy's answer
 Scores = list[float | None]
@@ -225,12 +224,12 @@ def rating(supports: Sequence[Support]) -> float:
 # ---- the engine of a run
 
 
-def engine_of(p: "RequestParams") -> ExactEngine | ClaimEngine:
+def engine_of(p: RequestParams) -> ExactEngine | ClaimEngine:
     """The engine of `p`: the exact one, or where a judge verifies a `ClaimEngine`."""
     return ClaimEngine(**claim_fields(p)[0]) if has_judge(p) else exact_engine(p)
 
 
-def exact_engine(p: "PolicyParams") -> ExactEngine:
+def exact_engine(p: PolicyParams) -> ExactEngine:
     """The exact engine of the requests that the paper's data notebook stored."""
     data = runs.run_folder(p.data_notebook, p)
     rows = [e for name in p.splits for e in read_examples(data / f"{name}.jsonl")]
@@ -240,7 +239,7 @@ def exact_engine(p: "PolicyParams") -> ExactEngine:
 
 
 def claim_fields(
-    p: "RequestParams",
+    p: RequestParams,
 ) -> "tuple[dict[str, Any], dict[str, list[Document]], PreTrainedTokenizerBase]":
     """The fields of `ClaimEngine` by the judge of `p`; the evidence that the data
     notebook stored, and the policy's tokenizer."""

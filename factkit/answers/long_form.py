@@ -20,7 +20,9 @@ import re
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
+
+import pandas as pd
 
 from factkit.answers import exposure_bin, flatten_metrics, stored_meta
 from factkit.answers.items import Items
@@ -37,12 +39,9 @@ from factkit.verify.claims import (
     Extractor,
     check_response,
 )
-from factkit.verify.judge import check_failures
+from factkit.verify.failures import check_failures
 from factkit.verify.outcome import Support
 from factkit.verify.response import extract_answers
-
-if TYPE_CHECKING:
-    import pandas as pd
 
 CHUNK_WORDS = 100  # App. B.1
 CHUNKS = 10  # a claim's evidence, App. B.1
@@ -266,11 +265,9 @@ def items(rows: Sequence[CheckedResponse]) -> Items:
     return {name: row.dropna().to_dict() for name, row in _terms(rows).iterrows()}
 
 
-def _terms(rows: Sequence[CheckedResponse]) -> "pd.DataFrame":
+def _terms(rows: Sequence[CheckedResponse]) -> pd.DataFrame:
     """One row per response that can be scored: its term in each metric's mean, or NaN.
     Raises ValueError if there is none."""
-    import pandas as pd
-
     rows = [row for row in rows if row.judged]
     if not rows:
         raise ValueError("no responses to score")

@@ -3,7 +3,7 @@ factual requests, and the evidence of requests."""
 
 from collections import Counter
 from collections.abc import Mapping, Sequence
-from typing import TYPE_CHECKING, Annotated
+from typing import Annotated
 
 from factkit.data import evidence
 from factkit.data.bm25 import CorpusIndex
@@ -14,12 +14,10 @@ from factkit.data.splits import Sets
 from factkit.facts.source import open_source
 from factkit.run import files
 from factkit.run.params import ROOT
+from factkit.run.params.data import RequestParams
 from factkit.verify import judge
+from factkit.verify.llm import LLM
 from factkit.verify.replies import Form, limit_text, match_word
-
-if TYPE_CHECKING:
-    from factkit.run.params.data import RequestParams
-    from factkit.verify.llm import LLM
 
 Source = tuple[Index, Mapping[str, Document]]  # of evidence: its search, its documents
 
@@ -34,7 +32,7 @@ FILES = {
 
 
 def embedded_sets(
-    p: "RequestParams", familiar: bool = False
+    p: RequestParams, familiar: bool = False
 ) -> tuple[Sets, Counter[str]]:
     """The requests of the source `p.requests` for each split, p.test_requests of each
     evaluation set, and counts of those dropped. familiar: as in `FactSource.split`."""
@@ -43,13 +41,13 @@ def embedded_sets(
     return source.request_sets(sizes, familiar), source.dropped()
 
 
-def training_sizes(p: "RequestParams") -> dict[str, int]:
+def training_sizes(p: RequestParams) -> dict[str, int]:
     """Training split → number of requests."""
     names = [name for name in p.splits if name not in ("dev", "test")]
     return {name: getattr(p, f"{name}_requests") for name in names}
 
 
-def file_of(p: "RequestParams", name: str) -> str:
+def file_of(p: RequestParams, name: str) -> str:
     """The file of a set in p.requests_path; "" for the hub."""
     path = ROOT / p.requests_path / FILES.get(name, f"{name}.jsonl")
     return str(path) if p.requests_path and path.exists() else ""
@@ -62,7 +60,7 @@ class Factual(Form):
     label: Annotated[str, match_word("yes", "no")]
 
 
-def keep_factual(llm: "LLM", examples: Sequence[Example]) -> Loaded:
+def keep_factual(llm: LLM, examples: Sequence[Example]) -> Loaded:
     """The prompts that ask for verifiable facts, by an LLM (Binary RAR §4.2, App. D).
 
     Returns them with the counts "kept", "not factual" and "failed": a prompt without a
@@ -80,7 +78,7 @@ def keep_factual(llm: "LLM", examples: Sequence[Example]) -> Loaded:
 
 
 def gather(
-    p: "RequestParams",
+    p: RequestParams,
     examples: Sequence[Example],
     base_answers: Mapping[str, str] = {},
     source: Source | None = None,

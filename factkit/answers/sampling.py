@@ -15,11 +15,11 @@ from factkit.answers.stage import Stage
 from factkit.data.examples import Example
 from factkit.policy.decoding import Sampling
 from factkit.policy.policy import Policy
+from factkit.run.params.data import RequestParams
 from factkit.verify.outcome import Outcome
 
 if TYPE_CHECKING:
     from factkit.answers.verifier import Verifier
-    from factkit.run.params.data import RequestParams
 
 SEEDS = 1_000_003  # between the seeds of two runs, for their parts
 
@@ -37,7 +37,7 @@ class Draws:
     template: str = ""
 
     @classmethod
-    def of(cls, policy: Policy, p: "RequestParams", template: str = "") -> Self:
+    def of(cls, policy: Policy, p: RequestParams, template: str = "") -> Self:
         """How a run samples responses to requests."""
         sampling = policy.sampling(p.drawn_temperature)
         return cls(sampling, p.drawn_responses, p.seed, template)

@@ -17,14 +17,12 @@ A.1), so for which responses a policy could learn in place of good answers.
 """
 
 from collections.abc import Callable, Mapping, Sequence
-from typing import TYPE_CHECKING
+
+import pandas as pd
 
 from factkit.data.examples import Example
 from factkit.facts.source import FactSource
-from factkit.verify.judge import check_failures
-
-if TYPE_CHECKING:
-    import pandas as pd
+from factkit.verify.failures import check_failures
 
 # (ids, prompts, responses) → arm → one reward per response; None: the judge failed
 RewardsByArm = Callable[
@@ -46,15 +44,13 @@ def stress(
     rewards_by_arm: RewardsByArm,
     prompts: Sequence[Example],
     responses: Sequence[Mapping[str, str]],
-) -> "pd.DataFrame":
+) -> pd.DataFrame:
     """The mean reward of each exploit over the prompts: one row per arm, one column per
     exploit.
 
     responses: to each prompt, by exploit. The means leave out responses that the judge
     failed on. Raises ValueError if it failed on more than 5 % of an arm's responses.
     """
-    import pandas as pd
-
     rows = [
         (prompt.id, prompt.question, exploit, text)
         for prompt, by_exploit in zip(prompts, responses, strict=True)
@@ -69,7 +65,7 @@ def stress(
     return means.rename_axis(index="arm")
 
 
-def pays(matrix: "pd.DataFrame") -> "pd.DataFrame":
+def pays(matrix: pd.DataFrame) -> pd.DataFrame:
     """Where an exploit's mean reward is at least the honest answer's; NA if unknown.
 
     matrix: as `stress` returns it, with the column honest.

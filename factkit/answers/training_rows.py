@@ -4,15 +4,13 @@ import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from itertools import combinations
-from typing import TYPE_CHECKING, Self
+from typing import Self
 
 from factkit import prompts
 from factkit.answers.sampling import ScoredSamples
 from factkit.data.examples import DataError, Example
+from factkit.run.params.stages import PolicyParams
 from factkit.verify.response import extract_answers
-
-if TYPE_CHECKING:
-    from factkit.run.params.stages import PolicyParams
 
 Messages = list[dict[str, str]]
 Pair = tuple[str, str] | None  # the better and the worse response
@@ -30,7 +28,7 @@ class RowFormat:
     boxed: bool = False
 
     @classmethod
-    def of(cls, p: "PolicyParams") -> Self:
+    def of(cls, p: PolicyParams) -> Self:
         """The format of a run's prompts and responses."""
         return cls(p.prompt_template, p.chat, p.answer_format == "boxed")
 

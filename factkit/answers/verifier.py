@@ -12,7 +12,9 @@ from pydantic import TypeAdapter, ValidationError
 
 from factkit.facts.source import FactReader, open_source
 from factkit.run import files, params, serving
+from factkit.run.params.stages import JudgeParams, PolicyParams
 from factkit.verify import judge, response
+from factkit.verify.llm import LLM
 from factkit.verify.outcome import (
     Outcome,
     grade_by_containment,
@@ -22,8 +24,6 @@ from factkit.verify.outcome import (
 
 if TYPE_CHECKING:
     from factkit.run.params.data import QuestionParams
-    from factkit.run.params.stages import JudgeParams, PolicyParams
-    from factkit.verify.llm import LLM
 
 RULES = {
     "rules": grade_by_rules,
@@ -38,22 +38,22 @@ Verifier = Callable[[Texts, Sequence[Texts], Texts], list[Outcome | None]]
 ReasoningJudge = Callable[[Texts, Texts, Sequence[Texts], Texts], list[float | None]]
 
 
-def has_judge(p: "JudgeParams") -> bool:
+def has_judge(p: JudgeParams) -> bool:
     """Whether a model verifies."""
     return p.verifier == "judge"
 
 
-def judge_of(p: "JudgeParams") -> "LLM | None":
+def judge_of(p: JudgeParams) -> LLM | None:
     """The judge of `p`; None where rules or the exact facts verify."""
     return judge_llm(p, p.judge_model, p.judge_url) if has_judge(p) else None
 
 
-def facts_of(p: "PolicyParams") -> FactReader:
+def facts_of(p: PolicyParams) -> FactReader:
     """The facts that `p.verifier` names: world | leads."""
     return open_source(p.verifier, p)
 
 
-def verifier(p: "PolicyParams", name: str = "") -> Verifier:
+def verifier(p: PolicyParams, name: str = "") -> Verifier:
     """The verifier `name`, by default `p.verifier`, of short answers.
 
     name: rules | exact | contains | judge, or <model>@<url> for another judge; the
@@ -108,7 +108,7 @@ def reasoning_judge(p: "QuestionParams") -> ReasoningJudge | None:
     return quality
 
 
-def judge_llm(p: "JudgeParams", model: str, url: str, cached: bool = True) -> "LLM":
+def judge_llm(p: JudgeParams, model: str, url: str, cached: bool = True) -> LLM:
     """The judge `model` at `url`, with the cache, limits and request fields of `p`."""
     from factkit.verify import llm
 

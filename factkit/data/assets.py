@@ -14,6 +14,8 @@ from pathlib import Path
 from typing import Any
 from unittest import mock
 
+from filelock import FileLock
+
 from factkit.run.failures import RunFailure
 from factkit.run.files import cache_dir, file_checksum, whole_folder
 
@@ -118,8 +120,6 @@ def policy_path(name: str) -> str:
     """
     if name != "smollm2-135m-instruct":
         return of_hub(name)
-    from filelock import FileLock
-
     folder = cache_dir() / name
     config = folder / "config.json"
     if not config.exists():  # reading needs no lock: the disk may be read-only

@@ -8,6 +8,8 @@ from operator import length_hint
 from pathlib import Path
 from typing import Any
 
+from filelock import FileLock
+
 from factkit.data.bm25 import INDEX_VERSION, tokenize
 from factkit.data.corpus import Chunk, Hit
 from factkit.data.examples import DataError
@@ -81,8 +83,6 @@ def build_index(entries: Iterable[Chunk], folder: Path, name: str) -> Path:
     the next build removes. Memory stays at about 150 MB. Raises DataError if the folder
     exists, or without an entry.
     """
-    from filelock import FileLock
-
     folder.parent.mkdir(parents=True, exist_ok=True)
     with FileLock(folder.with_name(f".{folder.name}.lock")):
         if folder.exists():

@@ -7,16 +7,16 @@ claim's label or gold evidence.
 
 import random
 import re
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import Any, Protocol
 
 from factkit.data.corpus import Chunk
 from factkit.data.entries import split_entry
 from factkit.data.examples import LABELS
+from factkit.facts.source import Find
 from factkit.verify.trajectory import Turn, format_information
 
-Find = Callable[[str], Sequence[Chunk]]  # a query → the best entries
 # a fact has `subject`, `relation` and `object`; a chain has one for each hop read
 Chain = list[tuple[Chunk, Any]]
 

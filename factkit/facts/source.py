@@ -10,16 +10,17 @@ loads its public ones, and `PublicSource` stands for them.
 
 import random
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from importlib import import_module
 from importlib.util import find_spec
 from typing import TYPE_CHECKING, Any, Literal, Protocol
 
+from factkit import Check
 from factkit.data.corpus import Chunk, Document, load_leads
-from factkit.data.examples import DataError, Example
-from factkit.facts.requests import make_requests
-from factkit.facts.script import Find
+from factkit.data.examples import COUNTED, MAY_ABSTAIN, OPEN, DataError, Example
+from factkit.facts.requests import COUNTS, MAY_ABSTAIN_REQUEST, count_request
+from factkit.run.params.stages import PolicyParams
 
 if TYPE_CHECKING:
     from transformers import PreTrainedTokenizerBase
@@ -27,9 +28,9 @@ if TYPE_CHECKING:
     from factkit.data.search import Search
     from factkit.data.sources import Loaded
     from factkit.data.splits import Sets
-    from factkit.run.params.stages import PolicyParams
     from factkit.verify.trajectory import Turn
 
+Find = Callable[[str], Sequence[Chunk]]  # a query → the best entries
 Verification = Literal["supported", "contradicted", "inconclusive"]
 HELD_OUT = 100  # texts for the perplexity
 DOUBTED_KEPT = 0.5  # of the doubted statements, the share that is answered
@@ -112,9 +113,13 @@ class FactSource(FactReader, Protocol):
         """The ids of the documents that together contradict a statement."""
         return set()
 
+    def checks(self, p: Any) -> list[Check]:
+        """Checks of data that a user brings, before a run of `p`."""
+        return []
+
     # ---- requests
 
-    def dropped(self) -> "Counter[str]":
+    def dropped(self) -> Counter[str]:
         """How many rows were dropped for which reason; none where all are made."""
         return Counter()
 
@@ -131,8 +136,54 @@ class FactSource(FactReader, Protocol):
         """
 
     def requests(self, subjects: Sequence[str], kind: str) -> list[Example]:
-        """The requests of a kind about each subject, by `make_requests`."""
-        return make_requests(self, subjects, kind)
+        """The requests of a kind about each subject; `answers[0]` is a true reference.
+
+        kind: open (tell of a subject) | counted (tell one, two or three facts:
+        `meta["wanted"]`) | may_abstain, best_guess (a short question per fact, with and
+        without leave to abstain). Ours: they stand for WildChat, Biography, PopQA and
+        IFEval (Binary RAR §4).
+        """
+        make = self._long_requests if kind in (OPEN, COUNTED) else self._short_requests
+        return [
+            request
+            for number, subject in enumerate(subjects)
+            for request in make(subject, kind, number)
+        ]
+
+    def _long_requests(self, subject: str, kind: str, number: int) -> list[Example]:
+        name, meta = self.name_within(subject), {"kind": kind, **self.describe(subject)}
+        texts = [text.format(s=name) for text in self.open_requests]
+        if kind == COUNTED:
+            meta["wanted"] = 1 + number % len(COUNTS)
+            texts = [count_request(name, meta["wanted"])]
+        several = len(self.open_requests) > 1
+        return [
+            Example(
+                id=f"{self.request_prefix}{subject} {kind}" + f" {i}" * several,
+                question=text,
+                answers=[" ".join(map(self.statement, self.facts_of(subject)))],
+                entity=subject,
+                label=self.long_label,
+                evidence=self.evidence(subject),
+                meta=meta,
+            )
+            for i, text in enumerate(texts)
+        ]
+
+    def _short_requests(self, subject: str, kind: str, number: int) -> list[Example]:
+        text = MAY_ABSTAIN_REQUEST if kind == MAY_ABSTAIN else "{question}"
+        return [
+            Example(
+                id=f"{self.request_prefix}{subject} {fact.relation} {kind}",
+                question=text.format(question=self.question(fact, number)),
+                answers=[fact.object, *fact.others],
+                entity=subject,
+                relation=fact.relation,
+                evidence=self.evidence(subject),
+                meta={"kind": kind, **self.describe(subject, fact)},
+            )
+            for fact in self.asked_facts(subject)
+        ]
 
     def question(self, fact: Fact, wording: int) -> str:
         """A question that the object of the fact answers."""
@@ -199,7 +250,7 @@ class PublicSource(FactSource):
     """A public data set, of which no fact is known exactly."""
 
 
-def open_source(name: str, p: "PolicyParams") -> FactSource:
+def open_source(name: str, p: PolicyParams) -> FactSource:
     """The source of facts that the package `factkit.facts.<name>` has; a
     `PublicSource` without such a package."""
     if find_spec(f"factkit.facts.{name}"):

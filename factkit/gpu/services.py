@@ -3,23 +3,24 @@
 import contextlib
 import os
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
+
+import httpx
 
 from factkit import Check, require
 from factkit.answers.verifier import has_judge, judge_llm
 from factkit.data import assets
-from factkit.facts.own.checks import own_data
+from factkit.facts.source import open_source
 from factkit.policy.decoding import Sampling
 from factkit.run import connections
 from factkit.run.arms import list_arms
 from factkit.run.params import ROOT
 from factkit.run.params.data import RequestParams
-from factkit.run.params.own import OwnDataParams
+from factkit.run.params.own import OWN
 from factkit.run.params.stages import SEARCH_KEY, SweepParams
+from factkit.verify import failures
+from factkit.verify.llm import LLM, Request
 from factkit.verify.replies import NON_BLANK
-
-if TYPE_CHECKING:
-    from factkit.verify.llm import LLM
 
 TIMEOUT_S = 10.0
 SAMPLE = ("What is the capital of France?", ["Paris"], "It is Paris.")  # to be graded
@@ -33,8 +34,8 @@ def preflight(p: Any) -> None:
 def needed(p: Any, strict: bool = True) -> list[Check]:
     """Checks of the services, weights and files that all notebooks of a paper need."""
     checks = []
-    if isinstance(p, OwnDataParams) and p.has_own_data:
-        checks += own_data(p)
+    if getattr(p, "has_own_data", False):
+        checks += open_source(OWN, p).checks(p)
     if has_judge(p):
         model = getattr(p, "relevance_model", "") or p.judge_model
         url = getattr(p, "relevance_url", "") or p.judge_url
@@ -78,8 +79,6 @@ def judge(p: Any, model: str, url: str, strict: bool = True) -> Check:
     with the run's own limits on tokens. strict: also whether it grades a plain case
     right and, served by vLLM, keeps the length limits of the JSON schema.
     """
-    import httpx
-
     from factkit.verify import judge as asked
 
     what, llm = f"judge {model}", judge_llm(p, model, url, cached=False)
@@ -99,14 +98,14 @@ def judge(p: Any, model: str, url: str, strict: bool = True) -> Check:
     if model not in served:
         found = f"{url} serves {', '.join(served) or 'nothing'}"
         return (what, found, False, "serve it by this name, or name it in judge_model")
-    asked.RECENT_FAILURES.clear()
+    failures.RECENT_FAILURES.clear()
     (grade,) = asked.grade_responses(llm, "judge_outcome", [SAMPLE])
     room = f", {served[model]:,} tokens" if served[model] else ""
     if grade is None:
         remedy = "give judge_thinking_tokens, or turn thinking off by judge_extra"
-        if asked.RECENT_FAILURES[-1].cause in ("HTTP 401", "HTTP 403"):
+        if failures.RECENT_FAILURES[-1].cause in ("HTTP 401", "HTTP 403"):
             remedy = key_remedy
-        failure = f"{url}{room}: no verdict{asked.describe_failures()}"
+        failure = f"{url}{room}: no verdict{failures.describe_failures()}"
         return (what, failure, False, remedy)
     if strict and room and not _limits_text(llm):
         remedy = "serve it with --structured-outputs-config.backend guidance"
@@ -116,10 +115,8 @@ def judge(p: Any, model: str, url: str, strict: bool = True) -> Check:
     return (what, f"{url}{room}: graded a plain case {words}", fine, remedy)
 
 
-def _limits_text(llm: "LLM") -> bool:
+def _limits_text(llm: LLM) -> bool:
     """Whether a server stops a text after `maxLength` characters."""
-    from factkit.verify.llm import Request
-
     schema = {"type": "string", "pattern": NON_BLANK, "maxLength": 4}
     form: dict[str, Any] = {"type": "object", "properties": {"name": schema}}
     form |= {"required": ["name"], "additionalProperties": False}

@@ -11,11 +11,10 @@ from typing import TYPE_CHECKING, Any
 from factkit.data.assets import SAFE
 from factkit.policy import cpu
 from factkit.run import machine, quiet
+from factkit.run.params.stages import PolicyParams
 
 if TYPE_CHECKING:
     from transformers import PreTrainedModel, PreTrainedTokenizerBase
-
-    from factkit.run.params.stages import PolicyParams
 
 LORA_RANKS = (8, 16, 32, 64, 128, 256, 320, 512)  # that vLLM supports
 
@@ -77,7 +76,7 @@ def adapter_config(path: str) -> dict[str, Any]:
     return config | ({"base_model_name_or_path": str(base)} if base.is_dir() else {})
 
 
-def vllm_arguments(path: str, p: "PolicyParams") -> dict[str, Any]:
+def vllm_arguments(path: str, p: PolicyParams) -> dict[str, Any]:
     """Return the arguments of `vllm.LLM` for the model or adapter in `path`, for GPUs
     that hold nothing else."""
     adapter = adapter_config(path)

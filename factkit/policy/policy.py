@@ -16,6 +16,7 @@ from factkit import prompts as templates
 from factkit.policy import cpu, decoding, models
 from factkit.policy.decoding import Sampling
 from factkit.policy.vllm_engine import Sampled, Tokens, VllmEngine
+from factkit.run.params.stages import PolicyParams
 from factkit.run.progress import progress_bar
 
 if TYPE_CHECKING:
@@ -25,7 +26,6 @@ if TYPE_CHECKING:
     from transformers import PreTrainedTokenizerBase as Tokenizer
 
     from factkit.data.examples import Example
-    from factkit.run.params.stages import PolicyParams
 
 STOP_TOKENS = 16  # that a stop string spans at most
 
@@ -329,7 +329,7 @@ class VllmPolicy(Policy):
         return max(16_384 // n, 1)
 
 
-def load_policy(path: str, p: "PolicyParams") -> Policy:
+def load_policy(path: str, p: PolicyParams) -> Policy:
     """Make the policy in `path` (weights or adapter) from a run's parameters.
 
     p.rollouts: transformers, in this process, or vLLM, in processes of its own on all

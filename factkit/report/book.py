@@ -8,6 +8,8 @@ from collections.abc import Sequence
 from pathlib import Path
 
 import nbformat
+from latex2mathml.converter import convert
+from nbconvert import HTMLExporter
 from nbformat import NotebookNode
 
 from factkit import UserError
@@ -120,8 +122,6 @@ def _prepare(notebook: NotebookNode, notes: Sequence[str]) -> NotebookNode:
 
 def _write(path: Path, notebook: NotebookNode) -> None:
     """Write one page that loads no other file."""
-    from nbconvert import HTMLExporter
-
     formulas: list[str] = []
 
     def keep(match: re.Match) -> str:
@@ -146,8 +146,6 @@ def _write(path: Path, notebook: NotebookNode) -> None:
 
 def mathml(tex: str, display: str = "inline") -> str:
     """A formula in MathML. display: inline or block."""
-    from latex2mathml.converter import convert
-
     for letter, character in UNICODE_LETTERS.items():
         tex = tex.replace(letter, character)
     return convert(tex, display=display)

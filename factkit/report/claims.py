@@ -10,16 +10,14 @@ import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING
+
+import pandas as pd
 
 from factkit.report import published
 from factkit.run import arms, runs, statistics
 from factkit.run.past_runs import Result
 from factkit.run.results import FILE
 from factkit.run.statistics import Estimate, Items
-
-if TYPE_CHECKING:
-    import pandas as pd
 
 # metrics that are counts and no fractions: differences are not in points
 COUNTS = re.compile(
@@ -229,7 +227,7 @@ def _items_path(result: Result) -> Path:
     return Path(result.get("folder", "")) / FILE
 
 
-def _table(result: Result) -> "pd.DataFrame | None":
+def _table(result: Result) -> pd.DataFrame | None:
     path = _items_path(result)
     return _read_table(path, path.stat().st_mtime_ns) if path.is_file() else None
 
@@ -255,5 +253,5 @@ def _read_values(
 
 
 @functools.lru_cache(maxsize=1000)
-def _read_table(path: Path, _changed: int) -> "pd.DataFrame | None":
+def _read_table(path: Path, _changed: int) -> pd.DataFrame | None:
     return runs.read_items(path.parent)

@@ -9,17 +9,15 @@ value in both.
 import re
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
+import pandas as pd
 import yaml
+from pandas.io.formats.style import Styler
 
 from factkit.report import published
 from factkit.run.arms import find_papers
-
-if TYPE_CHECKING:
-    from pandas.io.formats.style import Styler
-
-    from factkit.run.params.stages import SweepParams
+from factkit.run.params.stages import SweepParams
 
 
 @dataclass(frozen=True)
@@ -47,7 +45,7 @@ def stated(paper: str) -> list[Stated]:
     return [Stated(**row) for row in published.read_rows(paper, "setup")]
 
 
-def of(paper: str, p: "SweepParams", whole: bool = False) -> list[str]:
+def of(paper: str, p: SweepParams, whole: bool = False) -> list[str]:
     """The deviations of a run with parameters `p`, as sentences.
 
     whole: of all parameters, not only of those that its arm reads.
@@ -78,10 +76,8 @@ def _holds(when: str, values: Mapping[str, Any]) -> bool:
     return True
 
 
-def table(paper: str, p: "SweepParams") -> "Styler":
+def table(paper: str, p: SweepParams) -> Styler:
     """All deviations at a profile, one row each."""
-    import pandas as pd
-
     title = f"Deviations of {p.profile} {p.variant}".rstrip()
     rows = pd.DataFrame({title: of(paper, p, whole=True)})
     return rows.style.hide(axis="index").set_properties(**{"text-align": "left"})

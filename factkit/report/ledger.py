@@ -10,7 +10,9 @@ import re
 from collections import Counter
 from collections.abc import Sequence
 from statistics import fmean
-from typing import TYPE_CHECKING
+
+import pandas as pd
+from pandas.io.formats.style import Styler
 
 from factkit.answers import split_gain
 from factkit.report.claims import (
@@ -23,14 +25,9 @@ from factkit.report.claims import (
 )
 from factkit.report.figures import tables
 from factkit.run import arms, params, past_runs, statistics
+from factkit.run.params.stages import RunParams
 from factkit.run.past_runs import Result
 from factkit.run.statistics import Estimate
-
-if TYPE_CHECKING:
-    import pandas as pd
-    from pandas.io.formats.style import Styler
-
-    from factkit.run.params.stages import RunParams
 
 # means over the answers given: silence on a badly answered request improves them
 OF_ANSWERS = re.compile(r"(factual_precision|hallucination_rate|claim_precision)$")
@@ -48,7 +45,7 @@ def _by_setting(results: Results) -> Results:
     return by_setting | {"": results.get("closedbook", ())}
 
 
-def check(claimed: Sequence[Claim], results: Results) -> "pd.DataFrame":
+def check(claimed: Sequence[Claim], results: Results) -> pd.DataFrame:
     """One row per claim: the paper's number, ours with its interval, and the verdict.
 
     results: variant → results of training runs. Differences are in points of a rate, or
@@ -58,8 +55,6 @@ def check(claimed: Sequence[Claim], results: Results) -> "pd.DataFrame":
     difference over fact worlds or splits, where these were run. `results`: "own" or
     "reference" of each arm, where they differ.
     """
-    import pandas as pd
-
     results = _by_setting(results)
     verdicts = [judge(claim, results) for claim in claimed]
     p_values = [v.p for v in verdicts if v.p is not None]
@@ -129,7 +124,7 @@ def _over_worlds(claim: Claim, results: Results) -> str:
     return _format(statistics.over_seeds(gains))
 
 
-def verdicts(paper: str, p: "RunParams") -> "Styler":
+def verdicts(paper: str, p: RunParams) -> Styler:
     """A paper's claims at the profile of `p`, in small print, no wider than a page;
     prints how many hold. Arms that were not run here have the reference results."""
     root = params.ROOT / p.output_dir
@@ -146,7 +141,7 @@ def verdicts(paper: str, p: "RunParams") -> "Styler":
     return table.style.hide(axis="index").set_table_styles(styles)
 
 
-def same_answered(paper: str, results: Sequence[Result], metric: str) -> "pd.DataFrame":
+def same_answered(paper: str, results: Sequence[Result], metric: str) -> pd.DataFrame:
     """The change in a mean over answers by training, in its two parts.
 
     A policy that stops answering requests that it answered badly improves every mean
@@ -158,8 +153,6 @@ def same_answered(paper: str, results: Sequence[Result], metric: str) -> "pd.Dat
     claim_precision. One row per trained arm and rule: points, 95 % intervals; per cent
     of the requests answered.
     """
-    import pandas as pd
-
     table = arms.find_papers()[paper].arms
     untrained = next(name for name, arm in table.items() if not arm.algorithm)
     answered = {
@@ -210,7 +203,7 @@ def in_words(verdicts: Sequence[str]) -> str:
     return f"{several}. If no arm differed, {by_chance(verdicts):.1f} would hold."
 
 
-def count_same_answered(table: "pd.DataFrame") -> str:
+def count_same_answered(table: pd.DataFrame) -> str:
     """How many claims on a mean over answers still hold on the requests that both arms
     answered, in a sentence; empty if none holds."""
     if "same answered" not in table:

@@ -4,8 +4,7 @@ from collections.abc import Iterator
 from typing import Any
 
 from factkit import require
-from factkit.facts.own import checks
-from factkit.facts.own.source import open_source
+from factkit.facts.own.source import open_source, split_sizes
 from factkit.facts.policy import base_policy
 from factkit.policy.policy import Policy
 from factkit.run.arms import get_paper
@@ -16,13 +15,11 @@ PROMPTS = 2
 def describe(p: Any) -> Iterator[str]:
     """Lines: rows and documents kept and dropped, then two prompts of training rows as
     the policy reads them. Raises UserError where the data can't be used."""
-    checked = checks.own_data(p)
+    checked = (source := open_source(p)).checks(p)
     for what, found, fine, _ in checked:
         yield f"{'ok ' if fine else 'NO '} {what}: {found}"
     require(checked)
-    source = open_source(p)
-    sizes = checks.split_sizes(p)
-    examples = next(iter(source.split_rows(sizes).values()))[:PROMPTS]
+    examples = next(iter(source.split_rows(split_sizes(p)).values()))[:PROMPTS]
     policy = Policy(path=base_policy(p), template=p.prompt_template, chat=p.chat)
     data = get_paper(p).find_module("data")
     write = (

@@ -11,7 +11,9 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
+
+import pandas as pd
 
 from factkit.answers import claim_rules, long_form
 from factkit.report import claims, deviations, ledger
@@ -19,9 +21,6 @@ from factkit.report.figures import tables
 from factkit.run import params, past_runs, runs
 from factkit.run.arms import find_papers
 from factkit.run.past_runs import Result
-
-if TYPE_CHECKING:
-    import pandas as pd
 
 RULE = """\
 Differences are paired over test items and seeds. Their 95 % intervals come from a model
@@ -64,14 +63,12 @@ class PaperResults:
         return {profile: results for profile, results in by_profile.items() if results}
 
     @cached_property
-    def claims(self) -> "pd.DataFrame":
+    def claims(self) -> pd.DataFrame:
         """All claims; ours and the verdict at each profile with runs.
 
         Columns: ("", claim, where, setting, paper, difference), then by profile those
         of `ledger.check`. Empty if the paper has no claims or no runs.
         """
-        import pandas as pd
-
         claimed = claims.read_claims(self.paper)
         if not claimed or not self.stored:
             return pd.DataFrame()
@@ -82,10 +79,8 @@ class PaperResults:
         return pd.concat([parts[0][shared], *own], axis=1, keys=keys)
 
 
-def summary(papers: Sequence[PaperResults]) -> "pd.DataFrame":
+def summary(papers: Sequence[PaperResults]) -> pd.DataFrame:
     """Count each paper's verdicts at each profile with runs; `RULE` explains them."""
-    import pandas as pd
-
     before = ("holds", "fails", "undecided")
     after = ("one seed", "not measurable", "not run", claims.NOT_HERE)
     rows = {}
@@ -118,12 +113,11 @@ def write_pages() -> list[Path]:
     return [*pages]
 
 
-def minutes() -> "pd.DataFrame":
+def minutes() -> pd.DataFrame:
     """Minutes of the reference results, rounded up: one row per notebook, one column
     per profile; train notebooks have the range over arms, "0.3–2.5"."""
-    import pandas as pd
 
-    def spent(seconds: "pd.Series") -> str:
+    def spent(seconds: pd.Series) -> str:
         ends = {math.ceil(s / 6) / 10 for s in (seconds.min(), seconds.max())}
         return "–".join(f"{end:.1f}" for end in sorted(ends))
 
@@ -135,8 +129,6 @@ def minutes() -> "pd.DataFrame":
 
 def notebooks() -> str:
     """notebooks/README.md: order, minutes, a workshop, and what to try in each."""
-    import pandas as pd
-
     taken, rows, tasks = minutes(), [], []
     for path in sorted((params.ROOT / "notebooks").glob("*.ipynb")):
         cells = json.loads(path.read_text(encoding="utf-8"))["cells"]
@@ -259,7 +251,7 @@ def _same_answered_table(paper: str, results: Sequence[Any]) -> list[str]:
     return [head, text + "\n"] if len(table) else []
 
 
-def _list_claims(claims: "pd.DataFrame", profiles: Sequence[str]) -> list[str]:
+def _list_claims(claims: pd.DataFrame, profiles: Sequence[str]) -> list[str]:
     words = [
         f"`{n}`: {ledger.in_words(claims[n]['verdict'])} "
         f"{ledger.count_same_answered(claims[n])}\n"
@@ -274,7 +266,7 @@ def _list_claims(claims: "pd.DataFrame", profiles: Sequence[str]) -> list[str]:
     return ["## The paper's claims\n", *words, table]
 
 
-def _list_reasons(claims: "pd.DataFrame") -> str:
+def _list_reasons(claims: pd.DataFrame) -> str:
     lines = []
     for profile in dict.fromkeys(p for p, *_ in claims.columns if p):
         why = claims[profile]["why"]

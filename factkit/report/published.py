@@ -6,19 +6,16 @@ differences here; `test_sets.csv`: sizes of test sets.
 """
 
 import csv
-from importlib.resources import files
-from typing import TYPE_CHECKING
+from pathlib import Path
+
+import pandas as pd
 
 from factkit.run.arms import find_papers
 
-if TYPE_CHECKING:
-    from importlib.resources.abc import Traversable
 
-    import pandas as pd
-
-
-def _file(paper: str, name: str) -> "Traversable":
-    return files("factkit") / "papers" / paper / "published" / f"{name}.csv"
+def _file(paper: str, name: str) -> Path:
+    papers = Path(__file__).parents[1] / "papers"
+    return papers / paper / "published" / f"{name}.csv"
 
 
 def read_rows(paper: str, name: str) -> list[dict[str, str]]:
@@ -30,14 +27,12 @@ def read_rows(paper: str, name: str) -> list[dict[str, str]]:
         return list(csv.DictReader(file))
 
 
-def read_table(number: int | str, paper: str) -> "pd.DataFrame":
+def read_table(number: int | str, paper: str) -> pd.DataFrame:
     """A table of the paper as it was printed, in per cent, one row per arm."""
-    import pandas as pd
-
-    return pd.read_csv(str(_file(paper, f"table{number}")))
+    return pd.read_csv(_file(paper, f"table{number}"))
 
 
-def select_rows(number: int, paper: str, **chosen: str) -> "pd.DataFrame":
+def select_rows(number: int, paper: str, **chosen: str) -> pd.DataFrame:
     """A printed table restricted to the paper's main setting, model, data set and judge
     (`main_setting`), or to the given values, as in setting="without retrieval"."""
     table = read_table(number, paper)
@@ -48,13 +43,11 @@ def select_rows(number: int, paper: str, **chosen: str) -> "pd.DataFrame":
     return table
 
 
-def test_sets(paper: str) -> "pd.DataFrame":
+def test_sets(paper: str) -> pd.DataFrame:
     """How many items each test set has in the paper and here, and why they differ.
 
     "ours, whole": the size of the whole public file, where it was available.
     """
-    import pandas as pd
-
     sets = pd.DataFrame(read_rows(paper, "test_sets")).set_index("set")
     names = {"n": "the paper's", "loaded": "ours, whole", "why": "why they differ"}
     return sets.rename(columns=names)

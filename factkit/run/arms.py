@@ -143,12 +143,10 @@ def find_papers() -> dict[str, Paper]:
     package = importlib.import_module("factkit.papers")
     names = [folder.name for folder in pkgutil.iter_modules(package.__path__)]
     modules = [f"factkit.papers.{name}.arms" for name in names]
-    papers = [importlib.import_module(m).PAPER for m in modules if _exists(m)]
+    papers = [
+        importlib.import_module(m).PAPER for m in modules if importlib.util.find_spec(m)
+    ]
     return {paper.name: paper for paper in sorted(papers, key=lambda p: p.number)}
-
-
-def _exists(module: str) -> bool:
-    return importlib.util.find_spec(module) is not None
 
 
 def get_paper(p: Any) -> Paper:

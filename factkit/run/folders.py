@@ -6,17 +6,15 @@ import platform
 from collections.abc import Iterable, Mapping
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
+from filelock import FileLock, Timeout
 from pydantic import TypeAdapter
 from typing_extensions import TypedDict  # noqa: UP035  pydantic's, before 3.12
 
 from factkit.run.failures import UserError
 from factkit.run.params import ROOT
 from factkit.run.params.stages import RunParams, SweepParams
-
-if TYPE_CHECKING:
-    from filelock import FileLock
 
 ENDING_S = 8.0  # a killed run's processes end within it: see run/child.py
 # where services and reports are, and how much they take: no part of a run's identity
@@ -74,14 +72,12 @@ def now() -> str:
     return datetime.now(UTC).isoformat(timespec="seconds")
 
 
-def lock_folder(folder: Path, wait: bool = False) -> "FileLock":
+def lock_folder(folder: Path, wait: bool = False) -> FileLock:
     """Lock a run's folder for this process; the lock ends with the process.
 
     The lock's file stands beside the folder, which may be moved aside, and names its
     holder. Raises RunError if another process has it, unless `wait`.
     """
-    from filelock import FileLock, Timeout
-
     folder.parent.mkdir(parents=True, exist_ok=True)
     path = folder.with_name(f".{folder.name}.lock")
     lock = FileLock(path, is_singleton=True)

@@ -6,22 +6,21 @@ import sys
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
+from tqdm import tqdm
+
 if TYPE_CHECKING:
-    from tqdm import tqdm
     from transformers import Trainer
 
 
 def progress_bar(
     total: int | None, label: str, unit: str = "it", done: int = 0
-) -> "tqdm":
+) -> tqdm:
     """A tqdm bar, hidden without a label. done: steps of an earlier, stopped run.
 
     A batch run's kernel has no terminal: `python -m factkit` names its own in
     FACTKIT_TTY. Without one, the bar is drawn every five seconds, because the notebook
     stores what its kernel writes.
     """
-    from tqdm import tqdm
-
     terminal, stream = os.environ.get("FACTKIT_TTY"), sys.stderr
     if terminal and label:
         with contextlib.suppress(OSError):  # it was closed: the run outlives it

@@ -18,6 +18,8 @@ from pathlib import Path
 from textwrap import fill
 from typing import TYPE_CHECKING, Any, Self
 
+from filelock import FileLock
+
 from factkit.run import folders, identity, machine
 from factkit.run.files import file_checksum, write_atomically
 from factkit.run.folders import RunError, lock_folder, relative, run_folder
@@ -32,7 +34,6 @@ from factkit.run.results import item_values as item_values
 from factkit.run.results import read_items as read_items
 
 if TYPE_CHECKING:
-    from filelock import FileLock
     from IPython.display import Image
     from matplotlib.figure import Figure
 
@@ -56,7 +57,7 @@ class Run:
     folder: Path
     inputs: dict[str, str]
     started: str
-    lock: "FileLock"
+    lock: FileLock
     clock: float = field(default_factory=time.monotonic)
     reference_arms: dict[str, None] = field(default_factory=dict)
 

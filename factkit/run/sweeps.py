@@ -14,6 +14,7 @@ from pathlib import Path
 from typing import Any
 
 import yaml
+from filelock import FileLock, Timeout
 
 from factkit.run import child, folders, gpus, params, progress
 from factkit.run.arms import find_papers
@@ -247,8 +248,6 @@ def _calls(
     the others wait for it. They compare and draw one at a time: a sweep that finds
     another one comparing trains first, then waits. compared: the rules that compare.
     """
-    from filelock import FileLock, Timeout
-
     options, last = ["--rerun-incomplete"], FileLock(folder / ".sweep.lock")
     with contextlib.ExitStack() as locks:
 

@@ -13,8 +13,11 @@ from transformers import TrainerCallback
 
 from factkit import UserError
 from factkit.prompts import completion_texts
-from factkit.verify import judge
-from factkit.verify.judge import FEWEST_RESPONSES, MOST_JUDGE_FAILURES
+from factkit.verify.failures import (
+    FEWEST_RESPONSES,
+    MOST_JUDGE_FAILURES,
+    describe_failures,
+)
 
 # of the main thread's processor time for the rewards of a batch; waiting takes none
 CPU_S = 600.0
@@ -74,7 +77,7 @@ class CheckedReward(TrainerCallback):
         if share > MOST_JUDGE_FAILURES:
             raise RuntimeError(
                 f"reward {self.__name__}: none for {self.failed} of {self.seen} "
-                f"responses ({share:.1%}){judge.describe_failures()}. Check the "
+                f"responses ({share:.1%}){describe_failures()}. Check the "
                 "verifier's endpoint and run again"
             )
 

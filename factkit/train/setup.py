@@ -5,6 +5,8 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+import pandas as pd
+
 from factkit.data import assets
 from factkit.policy import cpu, models
 from factkit.run import files, progress, quiet
@@ -296,8 +298,6 @@ def merge_adapter(folder: Path, dtype: str) -> None:
 
 def write_curve(log_history: Sequence[dict[str, Any]], path: Path) -> None:
     """Write the logged steps as CSV, one row per step and one column per metric."""
-    import pandas as pd
-
     rows = [row for row in log_history if "loss" in row]
     columns = ["step", *sorted({key for row in rows for key in row} - {"step"})]
     table = pd.DataFrame(rows, columns=columns, dtype=object)

@@ -23,6 +23,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+import pandas as pd
 import yaml
 
 from factkit.run import folders, params
@@ -156,7 +157,6 @@ def write_job(
     checkpoints of another recipe, which verl would continue; DataError without the
     paper's data.
     """
-    import pandas as pd
     from transformers import AutoTokenizer
 
     folder = Path(folder).resolve()

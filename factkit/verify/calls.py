@@ -10,12 +10,12 @@ import os
 import threading
 from collections.abc import Awaitable, Callable, Coroutine, Iterable
 from functools import cache
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import Any, TypeVar
+
+import aiohttp
+import httpx
 
 from factkit.run.progress import progress_bar
-
-if TYPE_CHECKING:
-    from aiohttp import ClientSession
 
 T = TypeVar("T")
 STARTING = threading.Lock()
@@ -75,11 +75,8 @@ def limit(concurrency: int) -> asyncio.Semaphore:
 
 
 @cache
-def open_session() -> "ClientSession":
+def open_session() -> aiohttp.ClientSession:
     """Open this process's HTTP connections; await its requests within `run_all`."""
-    import aiohttp
-    import httpx
-
     connector = aiohttp.TCPConnector(
         limit=0,  # `limit` has it
         ssl=httpx.create_ssl_context(),  # certifi's certificates, or SSL_CERT_FILE

@@ -6,7 +6,6 @@ A judgement is None where the judge failed: neither right nor wrong, nor a defau
 import json
 import re
 import warnings
-from collections import Counter, deque
 from collections.abc import Coroutine, Iterable, Mapping, Sequence
 from dataclasses import replace
 from functools import cache
@@ -17,11 +16,12 @@ from factkit import prompts
 from factkit.policy.decoding import Sampling
 from factkit.run.results import JUDGEMENTS
 from factkit.verify import calls
-from factkit.verify.llm import LLM, Reply, Request, shorten
+from factkit.verify.failures import RECENT_FAILURES, Failure, describe_failures
+from factkit.verify.failures import check_failures as check_failures
+from factkit.verify.llm import LLM, Reply, Request
 from factkit.verify.outcome import Outcome, abstains
 from factkit.verify.replies import (
     F,
-    Failure,
     Form,
     limit_integer,
     limit_text,
@@ -36,9 +36,6 @@ GRADED_FIELDS = {
     "judge_reasoning": ("reasoning", 12_000),  # 2,048 tokens: the paper's longest
 }
 REPLY_TOKENS = 256
-MOST_JUDGE_FAILURES = 0.05  # of the responses; a run with more of them fails
-FEWEST_RESPONSES = 200  # before the share of failures can fail a run
-RECENT_FAILURES: deque[Failure] = deque(maxlen=1_000)  # of this process
 # `<`, the bracket of control tokens, and line ends that JSON does not escape
 ESCAPED = re.compile(r"<|\[(?=/?[A-Z_]+\]|gMASK\])|[\x7f-\x9f\u2028\u2029]")
 
@@ -136,30 +133,6 @@ def _request_again(request: Request, reply: Reply) -> Request:
     first = {"role": "assistant", "content": prompts.neutral(reply.text or "")}
     order = {"role": "user", "content": prompts.template("reply_in_json")}
     return replace(request, messages=(*request.messages, first, order))
-
-
-def describe_failures(failures: Iterable[Failure] | None = None) -> str:
-    """Describe the three commonest causes after a colon, with counts and examples; ""
-    without failures. failures: by default the latest ones of this process."""
-    failures = list(RECENT_FAILURES if failures is None else failures)
-    examples = dict(reversed(failures))  # the first of each cause
-    counts = Counter(cause for cause, _ in failures).most_common(3)
-    parts = [
-        f"{n} × {cause} ({shorten(' '.join(examples[cause].split()), 120)})"
-        for cause, n in counts
-    ]
-    return f": {'; '.join(parts)}".replace(" ()", "") if parts else ""
-
-
-def check_failures(values: Sequence[object], name: str) -> float:
-    """Return the share of None among the values. Raises ValueError above 5 %."""
-    share = list(values).count(None) / max(len(values), 1)
-    if share > MOST_JUDGE_FAILURES:
-        raise ValueError(
-            f"{name}: {share:.1%} of {len(values)}, at most {MOST_JUDGE_FAILURES:.0%} "
-            f"may fail{describe_failures()}. Check the judge's endpoint and run again"
-        )
-    return share
 
 
 def quote(value: str | Sequence[str]) -> str:

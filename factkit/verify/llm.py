@@ -13,17 +13,17 @@ from dataclasses import dataclass, field
 from functools import cached_property
 from pathlib import Path
 from types import SimpleNamespace
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
+import aiohttp
+import httpx
 from pydantic import TypeAdapter, ValidationError
 
 from factkit.policy.decoding import Sampling
 from factkit.run import connections, serving
 from factkit.run.cache import Cache
 from factkit.verify import calls
-
-if TYPE_CHECKING:
-    from aiohttp import ClientResponse
+from factkit.verify.failures import shorten
 
 # In errors of servers without structured output
 NO_SCHEMA = re.compile(r"(?i)response_format|schema|structured output|grammar|guided")
@@ -96,8 +96,6 @@ class Endpoint:
     @cached_property
     def identity(self) -> str:
         """All that determines the endpoint's answers, for the cache; no secrets."""
-        import httpx
-
         url = httpx.URL(self.url).copy_with(username=None, password=None, fragment=None)
         identity = f"{str(url).rstrip('/')} {self.model}"
         if self.extra or self.thinking_tokens:
@@ -133,7 +131,7 @@ class CallCap(Exception):
 class StatusError(Exception):
     """The server answered with another status than 200."""
 
-    def __init__(self, response: "ClientResponse", text: str) -> None:
+    def __init__(self, response: aiohttp.ClientResponse, text: str) -> None:
         super().__init__(f"HTTP {response.status}: {text}")
         self.response, self.status, self.text = response, response.status, text
 
@@ -246,8 +244,6 @@ class LLM:
 
         Raises CallCap, and the last attempt's TimeoutError, StatusError or other error.
         """
-        import aiohttp
-
         endpoint, limits = self.endpoint, self.limits
         url = f"{endpoint.url.rstrip('/')}/chat/completions"
         headers = {
@@ -337,8 +333,3 @@ def _read_response(response: Any) -> Reply:
         completion_tokens=completion_tokens,
         finish_reason=str(reason or ""),
     )
-
-
-def shorten(text: str, length: int = 500) -> str:
-    """Cut a text: a gateway's error can be a whole web page."""
-    return text if len(text) <= length else f"{text[:length]} …"

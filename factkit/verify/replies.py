@@ -8,11 +8,12 @@ Any other reply is a `Failure`: never a verdict, a default or a score.
 import json
 import re
 from collections.abc import Mapping
-from typing import Annotated, Any, Literal, NamedTuple, TypeVar
+from typing import Annotated, Any, Literal, TypeVar
 
 from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, ValidationError
 from pydantic.types import GetPydanticSchema
 
+from factkit.verify.failures import Failure
 from factkit.verify.llm import Reply
 
 # At least one visible character, also for servers that match the pattern in full
@@ -68,13 +69,6 @@ def match_word(*words: str) -> Any:
     return GetPydanticSchema(
         lambda _, handler: handler.generate_schema(Annotated[Literal[*words], lower])
     )
-
-
-class Failure(NamedTuple):
-    """Why a reply gives no verdict, and the text of the server or the model."""
-
-    cause: str
-    text: str
 
 
 # Opening tag → closing tag of reasoning, as current chat templates write them

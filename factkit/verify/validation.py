@@ -6,6 +6,7 @@ Arrays have one value per row, a claim with evidence; a claim may have several r
 from collections.abc import Collection, Mapping
 
 import numpy as np
+from scipy.stats import rankdata
 
 from factkit.verify.outcome import Support
 
@@ -19,8 +20,6 @@ QUESTIONS = {  # → the labels that supported claims are told from
 
 def auc(supported: np.ndarray, scores: np.ndarray) -> float:
     """The chance that a supported row scores above another; ties count half."""
-    from scipy.stats import rankdata
-
     n, others = int(supported.sum()), int((~supported).sum())
     ranks = rankdata(scores)[supported].sum()
     return float((ranks - n * (n + 1) / 2) / (n * others))

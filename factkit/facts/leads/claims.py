@@ -18,8 +18,8 @@ from factkit.data.entries import page_id, sentence_id
 from factkit.data.examples import LABELS, DataError, Example, split_in_shares
 from factkit.facts.leads.facts import NOW, name_within, statement
 from factkit.facts.leads.reader import LeadReader
-from factkit.facts.script import Find, Habits, search_and_verify
-from factkit.facts.source import Fact
+from factkit.facts.script import Habits, search_and_verify
+from factkit.facts.source import Fact, Find
 from factkit.verify.trajectory import Turn
 
 _, REFUTE, NEI = LABELS

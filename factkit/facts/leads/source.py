@@ -21,11 +21,10 @@ from factkit.facts.leads.facts import OPEN_REQUEST, PERSON, SINGLE
 from factkit.facts.leads.policy import is_of_cold_start
 from factkit.facts.leads.questions import lead_questions
 from factkit.facts.source import DEV_SHARE, Fact, FactSource, sample_texts
+from factkit.run.params.stages import PolicyParams
 
 if TYPE_CHECKING:
     from transformers import PreTrainedTokenizerBase
-
-    from factkit.run.params.stages import PolicyParams
 
 LEAST_FACTS = 3
 
@@ -122,7 +121,7 @@ def _open_leads(seed: int, claim_seed: int) -> LeadSource:
     return LeadSource(facts.load(), claim_seed, seed)
 
 
-def open_source(p: "PolicyParams") -> LeadSource:
+def open_source(p: PolicyParams) -> LeadSource:
     """The leads, split by `p.split_seed`, with the claims of `p.world_seed`."""
     # a paper about claims has no split_seed
     return _open_leads(getattr(p, "split_seed", 0), p.world_seed)

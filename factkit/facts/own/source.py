@@ -1,4 +1,4 @@
-"""A user's own data as a `FactSource`: no fact is known exactly."""
+"""A user's own data as a `FactSource`, and its checks; no fact is known exactly."""
 
 from collections import Counter
 from collections.abc import Mapping
@@ -7,6 +7,7 @@ from functools import cached_property, partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from factkit import Check
 from factkit.data import own
 from factkit.data.corpus import Chunk, Document, chunk_documents
 from factkit.data.entries import page_entry, page_id
@@ -15,7 +16,7 @@ from factkit.data.own import Fields
 from factkit.data.sources import Loaded
 from factkit.data.splits import Sets, in_set, split_by_entity
 from factkit.facts.source import FactSource
-from factkit.run.params.own import OWN
+from factkit.run.params.own import OWN, OwnDataParams
 from factkit.run.paths import ROOT
 
 if TYPE_CHECKING:
@@ -109,6 +110,48 @@ class OwnSource(FactSource):
         return [
             replace(d, text=f"{d.title}: {d.text}") for d in self.load_documents()[0]
         ]
+
+    def checks(self, p: OwnDataParams) -> list[Check]:
+        """Checks of the rows, their groups and splits, and the documents. Raises
+        DataError on a file that can't be used."""
+        examples, dropped = self.loaded
+        read = len(examples) + sum(dropped.values())
+        counts = f"{read} read, {len(examples)} kept{_list_reasons(dropped)}"
+        checks = [(f"own rows {p.own_path}", counts, True, "")]
+        groups = len({example.entity.casefold() for example in examples})
+        found = f"{groups} by {p.group_field or 'the first document of the evidence'}"
+        if groups == len(examples):
+            found = "every row is one: two about one thing may be in two splits: name "
+            found += "what they are about by group_field"
+        checks.append(("own groups", found, True, ""))
+        sizes = split_sizes(p)
+        wanted = " + ".join(f"{key}={size}" for key, size in sizes.items())
+        try:
+            self.split_rows(sizes)
+            checks.append(("own splits", wanted, True, ""))
+        except DataError as error:
+            share = 0.9 * len(examples) / sum(sizes.values())
+            fits = {key: max(int(size * share), 1) for key, size in sizes.items()}
+            fewer = ", ".join(f"{key}: {size}" for key, size in fits.items())
+            found = f"{wanted} of {len(examples)} rows in {groups} groups: {error}"
+            checks.append(("own splits", found, False, f"for instance {fewer}"))
+        if p.documents_path:
+            documents, lost = self.load_documents()
+            words = sum(len(document.text.split()) for document in documents)
+            found = f"{len(documents)} kept, {words:,} words{_list_reasons(lost)}"
+            checks.append((f"own documents {p.documents_path}", found, True, ""))
+        return checks
+
+
+def split_sizes(p: Any) -> dict[str, int]:
+    """The parameter of each split's size → its value."""
+    keys = [f"{name}_{p.rows_of[0]}" for name in p.splits]
+    return {key: getattr(p, key) for key in keys}
+
+
+def _list_reasons(dropped: Counter) -> str:
+    reasons = [f"{n} {reason}" for reason, n in dropped.most_common() if n]
+    return f"; dropped: {', '.join(reasons)}" if reasons else ""
 
 
 def open_source(p: Any) -> OwnSource:

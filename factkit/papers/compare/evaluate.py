@@ -10,11 +10,14 @@
 Beside them: how many of the known and of the unknown facts are stated; exploits.
 """
 
+import re
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from statistics import fmean
 from typing import Any
+
+import pandas as pd
 
 from factkit.answers import long_form, verifier
 from factkit.answers.engine import ExactEngine
@@ -23,12 +26,12 @@ from factkit.answers.long_form import CheckedResponse, Evaluation
 from factkit.answers.sampling import Probe
 from factkit.answers.short_form import rates
 from factkit.data.examples import Example
-from factkit.facts.world.facts import HEDGE
 from factkit.papers.compare.arms import CompareParams
 from factkit.policy.policy import Policy
 from factkit.run import statistics
 
 KNOWN = 0.5  # least share of right guesses of a known fact
+HEDGE = re.compile(r"\b(?:probably|perhaps|might)\b", re.IGNORECASE)
 # subject → relation → share of right guesses
 Knowledge = Mapping[str, Mapping[str, float]]
 
@@ -165,8 +168,6 @@ def choose_policy(points: Points, least: float) -> tuple[str, int] | None:
 def seconds_per_response(results: Sequence[Mapping[str, Any]]) -> float:
     """The time of an update, with rollout and rewards, divided by its responses: the
     median over updates, the mean over runs."""
-    import pandas as pd
-
     seconds = []
     for r in results:
         curve = pd.read_csv(Path(r["folder"], "metrics.csv"))
@@ -180,8 +181,6 @@ def compute_kl(curve: Path, steps: Sequence[int], width: int = 5) -> dict[int, f
 
     curve: metrics.csv.
     """
-    import pandas as pd
-
     logged = pd.read_csv(curve).set_index("step")
     spent = (logged["kl"] * logged["completions/mean_length"]).rolling(width, 1).mean()
     return {step: float(spent.loc[:step].iloc[-1]) for step in steps}

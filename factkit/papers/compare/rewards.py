@@ -8,12 +8,12 @@ reward would call a judge.
 from collections.abc import Callable, Sequence
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from factkit.answers.engine import ExactEngine, Scores, exact_engine
 from factkit.answers.rewards import Rewards, ScoredBatch, reward_func
 from factkit.answers.verifier import Texts
-from factkit.papers.compare.arms import ARMS
+from factkit.papers.compare.arms import ARMS, Compare
 from factkit.papers.rar import rewards as rar
 from factkit.papers.reason import rewards as reason
 from factkit.papers.rlfh import rewards as rlfh
@@ -28,9 +28,6 @@ from factkit.papers.truthrl.rewards import ternary
 from factkit.run import params
 from factkit.verify.outcome import Outcome, Support
 from factkit.verify.response import extract_answers
-
-if TYPE_CHECKING:
-    from factkit.papers.compare.arms import Compare
 
 MOST_USEFUL = 5  # of RLFH's informativeness: the answer to the question
 
@@ -95,7 +92,7 @@ def annotate_responses(
 
 
 def compute_rewards_by_arm(
-    p: "Compare", arms: Sequence[str], engine: ExactEngine, *rows: Texts
+    p: Compare, arms: Sequence[str], engine: ExactEngine, *rows: Texts
 ) -> dict[str, Scores]:
     """Arm → the reward of each response; RLFH's arms share one, the sum over tokens."""
     by_arm: dict[str, Scores] = {}
@@ -112,7 +109,7 @@ def compute_rewards_by_arm(
 # TRL
 
 
-def reward_function(p: "Compare", folder: Path) -> Callable[..., Rewards]:
+def reward_function(p: Compare, folder: Path) -> Callable[..., Rewards]:
     """The reward of `p.arm` with TRL's `reward_funcs` signature; the rows need `id` and
     `question`."""
     engine = exact_engine(p)
@@ -127,7 +124,7 @@ def reward_function(p: "Compare", folder: Path) -> Callable[..., Rewards]:
     return reward_func(p.arm, score)
 
 
-def token_reward_function(p: "Compare", folder: Path) -> Callable[..., Rewards]:
+def token_reward_function(p: Compare, folder: Path) -> Callable[..., Rewards]:
     """The token rewards of RLFH's arms."""
     from transformers import AutoTokenizer
 

@@ -16,6 +16,8 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
+import pandas as pd
+
 from factkit import UserError
 from factkit.data import assets
 from factkit.papers.rar.arms import RUN_CODE, SUITES, RarParams
@@ -66,7 +68,6 @@ def lengths(policy: str, folder: Path) -> dict[str, float]:
     logs = sorted(folder.rglob(f"samples_{REASONED}_*.jsonl"), key=lambda p: p.name)
     if not logs:
         return {}
-    import pandas as pd
     from transformers import AutoTokenizer
 
     tokenizer = AutoTokenizer.from_pretrained(assets.policy_path(policy))

@@ -34,17 +34,17 @@ from factkit.answers.stage import compute_once
 from factkit.answers.verifier import Verifier, verifier
 from factkit.data.evidence import EvidenceCache, query_of
 from factkit.data.examples import BEST_GUESS, COUNTED, MAY_ABSTAIN, OPEN, Example
+from factkit.facts.source import FactSource
 from factkit.papers.rar import benchmarks
 from factkit.papers.rar.arms import RarParams
 from factkit.policy.policy import Policy, load_policy
 from factkit.run import statistics
-from factkit.verify.judge import check_failures
+from factkit.verify.failures import check_failures
 from factkit.verify.outcome import Outcome, abstains
 from factkit.verify.response import extract_answers
 
 if TYPE_CHECKING:
     from factkit.answers.sampling import ScoredSamples
-    from factkit.facts.source import FactSource
     from factkit.papers.rar.rewards import Engine
 
 # metrics stored for each request
@@ -254,7 +254,7 @@ def find_errors(
     examples: Sequence[Example],
     samples: "Sequence[ScoredSamples]",
     engine: ExactEngine,
-    source: "FactSource",
+    source: FactSource,
 ) -> list[WrongResponse]:
     """The responses with an error, where all documents that contradict it are known."""
     wrong = []

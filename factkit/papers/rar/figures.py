@@ -1,7 +1,12 @@
 """Figures of Binary RAR, drawn from results."""
 
 from collections.abc import Mapping, Sequence
-from typing import TYPE_CHECKING, Any
+from typing import Any
+
+import pandas as pd
+from matplotlib.axes import Axes
+from matplotlib.figure import Figure
+from matplotlib.transforms import Bbox
 
 from factkit.report.figures import (
     BESIDE,
@@ -21,12 +26,6 @@ from factkit.report.figures import (
     tables,
 )
 
-if TYPE_CHECKING:
-    import pandas as pd
-    from matplotlib.axes import Axes
-    from matplotlib.figure import Figure
-    from matplotlib.transforms import Bbox
-
 Results = Sequence[Mapping[str, Any]]
 LEAST_SPAN = 0.05  # of the axes; so small differences look small
 # arm → (total, correct) of the paper's biographies (§6.1)
@@ -34,7 +33,7 @@ PAPER_CLAIMS = {"base": (30.0, 8.8), "binary_rar": (13.6, 8.6)}
 WRONG_RATE = "hallucination_rate"
 
 
-def retrieval_coverage(shares: Mapping[str, Sequence[float]]) -> "Figure":
+def retrieval_coverage(shares: Mapping[str, Sequence[float]]) -> Figure:
     """The share of errors whose evidence is retrieved, by the number of chunks; grey:
     the paper's (A.3). shares: what is searched for → `evaluate.coverage`."""
     figure, ax = new_figure(5, 3)
@@ -49,7 +48,7 @@ def retrieval_coverage(shares: Mapping[str, Sequence[float]]) -> "Figure":
     return figure
 
 
-def theorem_1(table: "pd.DataFrame") -> "Figure":
+def theorem_1(table: pd.DataFrame) -> Figure:
     """The optimum by closed form (lines) and by optimisation (circles) over β, and the
     largest difference between them. table: from `theorem.compare`."""
     figure, (ax, gap_ax) = new_figure(9.5, 3.6, columns=2)
@@ -75,7 +74,7 @@ def theorem_1(table: "pd.DataFrame") -> "Figure":
     return figure
 
 
-def trade_off(results: Results) -> "Figure":
+def trade_off(results: Results) -> Figure:
     """Fig 4: hallucination in long answers against utility, one mark per arm: means
     over seeds with 95 % t intervals. Better is left and up."""
     figure, ax = new_figure(6.4, 4.2)
@@ -94,7 +93,7 @@ def trade_off(results: Results) -> "Figure":
     return figure
 
 
-def _label(ax: "Axes", results: Results) -> str:
+def _label(ax: Axes, results: Results) -> str:
     """Label the axes; return the metric of utility: the win rate if all results have
     it, else the form of answers."""
     percent_axis(ax, "hallucination rate of long answers", "x")
@@ -105,7 +104,7 @@ def _label(ax: "Axes", results: Results) -> str:
     return "format_following"
 
 
-def claims(results: Results) -> "Figure":
+def claims(results: Results) -> Figure:
     """Fig 3: correct and other claims per question by arm (a refusal has 0, as in the
     paper's public code); grey lines: the paper's."""
     parts = (
@@ -117,7 +116,7 @@ def claims(results: Results) -> "Figure":
     return arm_panels.claims(groups, parts, paper, "claims a question")
 
 
-def trajectories(panels: Mapping[str, Mapping[str, Mapping[str, Any]]]) -> "Figure":
+def trajectories(panels: Mapping[str, Mapping[str, Mapping[str, Any]]]) -> Figure:
     """Fig 5: hallucination against utility of the policies stored during training, on
     dev requests. panels: title → name of a line → its run. Numbers are updates."""
     figure, _ = new_figure(max(5.4, 4.6 * len(panels)), 3.8, columns=len(panels))
@@ -140,7 +139,7 @@ def trajectories(panels: Mapping[str, Mapping[str, Mapping[str, Any]]]) -> "Figu
 
 
 def _trajectory(
-    ax: "Axes", metrics: Mapping[str, float], utility: str, place: int, name: str
+    ax: Axes, metrics: Mapping[str, float], utility: str, place: int, name: str
 ) -> None:
     """Draw one run's policies with scored answers as a line from the base policy on."""
     steps = [

@@ -3,7 +3,7 @@
 import random
 from collections import Counter
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from factkit.answers.requests import embedded_sets, gather, keep_factual
 from factkit.answers.verifier import judge_llm
@@ -19,11 +19,9 @@ from factkit.data.examples import (
 )
 from factkit.data.splits import in_set, split_by_entity, split_prompts
 from factkit.facts.source import open_source
+from factkit.papers.rar.arms import RarParams
 from factkit.papers.rar.needs import SHORT_DEV, WILDCHAT_READ
 from factkit.run.paths import from_root
-
-if TYPE_CHECKING:
-    from factkit.papers.rar.arms import RarParams
 
 KINDS = (OPEN, MAY_ABSTAIN, BEST_GUESS, COUNTED)
 DEV_SHARE = 0.15  # of the fact world's people
@@ -37,7 +35,7 @@ ASKS = {  # how short questions are put outside the embedded sources
 OPTIONS = 'Answer with the letter of one option only, or say "I don\'t know".'
 
 
-def request_sets(p: "RarParams") -> Requests:
+def request_sets(p: RarParams) -> Requests:
     """train, dev and test requests, held-out texts, and counts of what was dropped.
 
     dev and test hold requests of every kind of KINDS, p.dev_requests and
@@ -67,7 +65,7 @@ def request_sets(p: "RarParams") -> Requests:
     return sets, source.held_out_texts(parts["test"]), Counter()
 
 
-def _wildchat_sets(p: "RarParams", sizes: dict[str, int]) -> Requests:
+def _wildchat_sets(p: RarParams, sizes: dict[str, int]) -> Requests:
     """WildChat's requests that a judge finds factual; PopQA's short questions.
 
     Everything is loaded before the judge is called: some of it is gated on the hub.
@@ -87,7 +85,7 @@ def _wildchat_sets(p: "RarParams", sizes: dict[str, int]) -> Requests:
     return sets, held_out, dropped + counts
 
 
-def _public_requests(p: "RarParams", name: str) -> list[Example]:
+def _public_requests(p: RarParams, name: str) -> list[Example]:
     """The requests of one of p.test_sets, p.test_requests at most, drawn by chance."""
     examples, _ = sources.load(name)
     short = any(e.label != LONG_FORM for e in examples)
@@ -101,7 +99,7 @@ def _public_requests(p: "RarParams", name: str) -> list[Example]:
     return requests
 
 
-def evidence_of(p: "RarParams", examples: Sequence[Example]) -> Evidence:
+def evidence_of(p: RarParams, examples: Sequence[Example]) -> Evidence:
     """The documents of each request, as `gather` has them. A person of Biography is
     searched for by the request; WildHallucinations comes with its pages."""
     wild = [e for e in examples if e.meta.get("set") == "wild_hallucinations"]

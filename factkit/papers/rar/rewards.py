@@ -16,13 +16,13 @@ from factkit.answers.rewards import Rewards, ScoredBatch, has_failed, reward_fun
 from factkit.answers.verifier import Texts, has_judge, judge_llm
 from factkit.data.evidence import EvidenceCache, query_of
 from factkit.verify import judge
+from factkit.verify.llm import LLM
 from factkit.verify.outcome import Support
 from factkit.verify.replies import Form, limit_integer, limit_text
 from factkit.verify.response import extract_answers
 
 if TYPE_CHECKING:
     from factkit.papers.rar.arms import RAR, RarParams
-    from factkit.verify.llm import LLM
 
 
 def binary_rar(no_contradiction: float) -> float:
@@ -97,7 +97,7 @@ class EvidenceEngine(ClaimEngine):
     with_prompt: whether evidence is searched by prompt and response, or by the latter.
     """
 
-    llm: "LLM"
+    llm: LLM
     whole: EvidenceCache
     whole_chunks: int = 8
     with_prompt: bool = True

@@ -4,12 +4,9 @@ Of n responses to one prompt: reference, rewards and policies are arrays (n,).
 """
 
 from collections.abc import Sequence
-from typing import TYPE_CHECKING
 
 import numpy as np
-
-if TYPE_CHECKING:
-    import pandas as pd
+import pandas as pd
 
 
 def optimum(reference: np.ndarray, rewards: np.ndarray, beta: float) -> np.ndarray:
@@ -46,10 +43,8 @@ def optimise(reference: np.ndarray, rewards: np.ndarray, beta: float) -> np.ndar
 
 def compare(
     reference: np.ndarray, rewards: np.ndarray, betas: Sequence[float]
-) -> "pd.DataFrame":
+) -> pd.DataFrame:
     """Both by β: rows of beta, response, reward, reference, closed_form, optimised."""
-    import pandas as pd
-
     tables = [
         pd.DataFrame(
             {

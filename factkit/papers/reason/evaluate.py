@@ -18,17 +18,17 @@ from factkit.answers.items import Items, compare_answers, merge_items, win_items
 from factkit.answers.long_form import CheckedResponse
 from factkit.answers.verifier import facts_of, judge_llm, judge_of
 from factkit.data.examples import Example
+from factkit.facts.source import FactReader
+from factkit.papers.reason.arms import ReasonParams
 from factkit.run.statistics import means
 from factkit.verify import judge
-from factkit.verify.judge import check_failures
+from factkit.verify.failures import check_failures
+from factkit.verify.llm import LLM
 from factkit.verify.replies import Form, limit_integer, limit_items, limit_text
 from factkit.verify.response import ResponseParts, split_response, split_sentences
 
 if TYPE_CHECKING:
-    from factkit.facts.source import FactReader
-    from factkit.papers.reason.arms import ReasonParams
     from factkit.papers.reason.rewards import Engine
-    from factkit.verify.llm import LLM
 
 # (examples, ours, theirs) → 1.0 ours is preferred, 0.5 a tie, 0.0 theirs; None: failed
 Comparison = Callable[..., Sequence[float | None]]
@@ -47,7 +47,7 @@ COMPARED = [
 ]
 
 
-def comparison(p: "ReasonParams", engine: "Engine") -> Comparison:
+def comparison(p: ReasonParams, engine: "Engine") -> Comparison:
     """Who decides win rates: a judge that sees both orders (§4.1, as AlpacaEval), or,
     without a judge, the engine's relevance."""
     if isinstance(engine, ExactEngine):
@@ -181,7 +181,7 @@ def gains_by_set(
 # how it is worded. Compare arms by one of them.
 
 
-def strategy_tagger(p: "ReasonParams") -> Tagger:
+def strategy_tagger(p: ReasonParams) -> Tagger:
     """The annotator, where there is a judge; else rules on what the sentences state."""
     if llm := judge_of(p):
         return functools.partial(annotate, llm)
@@ -236,7 +236,7 @@ class Steps(Form):
 
 
 def annotate(
-    llm: "LLM", examples: Sequence[Example], responses: Sequence[ResponseParts]
+    llm: LLM, examples: Sequence[Example], responses: Sequence[ResponseParts]
 ) -> list[list[str] | None]:
     """The strategies of each reasoning by an annotator, each once, in the order of
     first use; None where it failed. One request per response, all in one batch.
@@ -288,7 +288,7 @@ def words(sentence: str) -> Hashable:
     return tuple(word for word in plain if word not in HEDGES)
 
 
-def fact_key(reader: "FactReader", subject: str) -> Callable[[str], Hashable]:
+def fact_key(reader: FactReader, subject: str) -> Callable[[str], Hashable]:
     """The key of `tag` where the facts are known: the facts that a sentence states of
     the subject, in any wording, hedged or not; its words if it states none."""
 

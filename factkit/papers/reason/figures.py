@@ -1,7 +1,10 @@
 """Figures of Learning to Reason for Factuality, drawn from results."""
 
 from collections.abc import Mapping, Sequence
-from typing import TYPE_CHECKING, Any
+from typing import Any
+
+import pandas as pd
+from matplotlib.figure import Figure
 
 from factkit.papers.reason.arms import WEIGHTS
 from factkit.report import published
@@ -22,17 +25,13 @@ from factkit.report.figures import (
     tables,
 )
 
-if TYPE_CHECKING:
-    import pandas as pd
-    from matplotlib.figure import Figure
-
 Results = Sequence[Mapping[str, Any]]
 # claims a response, 0 of one that states none (§4.1: F of each response)
 DETAIL, UNSUPPORTED = "correct_claims_per_question", "incorrect_claims_per_question"
 RELEVANCE = 0.1  # μ of the arms that trade precision for detail by λ (Table 2)
 
 
-def precision_and_detail(results: Results) -> "Figure":
+def precision_and_detail(results: Results) -> Figure:
     """Precision against detail, one mark per arm, beside the paper's Table 2: means
     over seeds with 95 % t intervals. A line joins the arms with μ = 0.1 by λ."""
     names = ("factual_precision", DETAIL)
@@ -67,11 +66,9 @@ def precision_and_detail(results: Results) -> "Figure":
     return figure
 
 
-def by_set(results: Results) -> "pd.DataFrame":
+def by_set(results: Results) -> pd.DataFrame:
     """Table 1: precision, detail and win rate by arm and evaluation set; rates in per
     cent, means over seeds ± 95 % t intervals."""
-    import pandas as pd
-
     end, others = "_win_rate", ("before_", "dev_", "least_")
     prefixes = {
         name.removesuffix(end) + "_": format_name(name.removesuffix(end))
@@ -97,7 +94,7 @@ def by_set(results: Results) -> "pd.DataFrame":
     return pd.DataFrame(rows).T.rename_axis("arm")
 
 
-def win_rates(results: Results) -> "Figure":
+def win_rates(results: Results) -> Figure:
     """Win rate over the base policy by arm: means over seeds with 95 % t intervals;
     grey: the paper's (Table 2); dashed: 50 %."""
     groups = tables.by_arm(_measured(results, "win_rate"))
@@ -112,11 +109,9 @@ def win_rates(results: Results) -> "Figure":
     return figure
 
 
-def strategies(results: Results, arms: Sequence[str]) -> "Figure | None":
+def strategies(results: Results, arms: Sequence[str]) -> Figure | None:
     """Fig 4: the share of responses with each strategy of reasoning, one bar per arm,
     the 20 most frequent strategies; None without an arm that has any."""
-    import pandas as pd
-
     # the metrics strategy_<name>; a name that a seed's responses lack is a share of 0
     rows = pd.DataFrame([r["metrics"] for r in results], [r["arm"] for r in results])
     rows = rows.filter(regex="^strategy_").dropna(how="all").fillna(0)
@@ -142,7 +137,7 @@ def strategies(results: Results, arms: Sequence[str]) -> "Figure | None":
     return figure
 
 
-def claims(results: Results) -> "Figure":
+def claims(results: Results) -> Figure:
     """Supported and unsupported claims per response by arm; grey: the paper's."""
     parts = ((DETAIL, "supported", CORRECT), (UNSUPPORTED, "unsupported", WRONG))
     paper = {

@@ -12,7 +12,6 @@ import re
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from hashlib import sha256
-from typing import TYPE_CHECKING
 
 from factkit import prompts
 from factkit.answers.requests import embedded_sets, file_of, keep_factual
@@ -24,15 +23,12 @@ from factkit.data.near_duplicates import ShingleIndex
 from factkit.data.rows import Row, RowError
 from factkit.data.sources import Loaded, collect
 from factkit.data.splits import Sets, in_set, split_prompts
+from factkit.papers.reason.arms import ReasonParams
 from factkit.papers.reason.needs import CALLS, PART
 from factkit.policy.decoding import Sampling
 from factkit.verify.judge import quote
-from factkit.verify.llm import Request
+from factkit.verify.llm import LLM, Request
 from factkit.verify.response import extract_answer
-
-if TYPE_CHECKING:
-    from factkit.papers.reason.arms import ReasonParams
-    from factkit.verify.llm import LLM
 
 FACTUAL = ("fava", "alpaca_fact")  # their part was chosen for seeking facts
 DIVERSE = 2_000  # prompts of WildChat that demonstrations are drawn from
@@ -44,7 +40,7 @@ OPEN, CLOSE = "<new_prompt>", "</new_prompt>"
 NEAR = 0.7
 
 
-def reason_sets(p: "ReasonParams") -> tuple[Sets, Counter]:
+def reason_sets(p: ReasonParams) -> tuple[Sets, Counter]:
     """sft, train, dev and test requests, and counts of what was dropped.
 
     No entity is in two of them. test holds p.test_requests of each evaluation set, or
@@ -71,7 +67,7 @@ def reason_sets(p: "ReasonParams") -> tuple[Sets, Counter]:
 
 
 def evaluated(
-    name: str, rows: Sequence[Example], p: "ReasonParams", llm: "LLM"
+    name: str, rows: Sequence[Example], p: ReasonParams, llm: LLM
 ) -> list[Example]:
     """A sample of an evaluation set's prompts, p.test_requests at most.
 
@@ -90,7 +86,7 @@ def evaluated(
 
 
 def synthetic_prompts(
-    llm: "LLM",
+    llm: LLM,
     fact_seeking: Sequence[Example],
     diverse: Sequence[Example],
     calls: int,

@@ -8,21 +8,18 @@ or a default.
 import math
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import Annotated, Any
 
 from factkit.answers import engine as engines
 from factkit.answers.engine import ClaimEngine, ExactEngine, Scores
 from factkit.answers.rewards import Rewards, ScoredBatch, reward_func
 from factkit.answers.verifier import Texts, has_judge, judge_llm
-from factkit.papers.reason.arms import WEIGHTS
+from factkit.papers.reason.arms import WEIGHTS, ReasonParams
 from factkit.verify import judge
+from factkit.verify.llm import LLM
 from factkit.verify.outcome import Support
 from factkit.verify.replies import Form, limit_text, match_word
 from factkit.verify.response import ResponseParts, split_response
-
-if TYPE_CHECKING:
-    from factkit.papers.reason.arms import ReasonParams
-    from factkit.verify.llm import LLM
 
 MALFORMED = -1.0  # Eq. 2
 
@@ -71,7 +68,7 @@ class PreferenceEngine(ClaimEngine):
     (R_rel, §3.1.1). Where no model is good enough to judge, `ExactEngine.preferred`
     stands in."""
 
-    llm: "LLM"
+    llm: LLM
 
     async def preferred(self, prompt_id: str, prompt: str, answer: str) -> float | None:
         """1.0 if an answer is better than the judge's own, 0.0 if not, None: it failed.
@@ -88,7 +85,7 @@ class PreferenceEngine(ClaimEngine):
 Engine = ExactEngine | PreferenceEngine
 
 
-def engine_of(p: "ReasonParams") -> Engine:
+def engine_of(p: ReasonParams) -> Engine:
     """The engine of `p`: the exact one, or a `PreferenceEngine`, whose preferences
     p.relevance_model states if it is named."""
     if not has_judge(p):

@@ -18,7 +18,7 @@ from factkit.answers.items import Items
 from factkit.answers.long_form import CheckedResponse
 from factkit.data.spelling import plain
 from factkit.papers.rlfh.feedback import Feedback, mean_feedback
-from factkit.verify.judge import check_failures
+from factkit.verify.failures import check_failures
 from factkit.verify.outcome import Support
 
 # the paper's claims are on these metrics, on each of these sets, and on these ranges

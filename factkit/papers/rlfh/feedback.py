@@ -9,7 +9,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from enum import StrEnum
 from statistics import fmean
-from typing import TYPE_CHECKING, Annotated
+from typing import Annotated
 
 from pydantic import ValidationInfo, field_validator
 
@@ -17,15 +17,13 @@ from factkit.answers.engine import ClaimEngine, ExactEngine
 from factkit.answers.verifier import Texts, judge_llm
 from factkit.data.examples import Example
 from factkit.facts.source import FactReader
+from factkit.papers.rlfh.arms import RlfhParams
 from factkit.verify import judge
 from factkit.verify.calls import gather
 from factkit.verify.claims import ClaimText, LabelPrompt, extract_texts, label_text
+from factkit.verify.llm import LLM
 from factkit.verify.replies import Form, limit_integer, limit_items, match_word
 from factkit.verify.response import extract_answers
-
-if TYPE_CHECKING:
-    from factkit.papers.rlfh.arms import RlfhParams
-    from factkit.verify.llm import LLM
 
 SCALE = range(1, 6)  # of informativeness
 RATING_TOKENS = 1024  # of a reply
@@ -86,7 +84,7 @@ def mean_feedback(feedback: Sequence[Feedback]) -> dict[str, float]:
     return means
 
 
-def annotator(p: "RlfhParams", engine: ExactEngine | ClaimEngine) -> Annotator:
+def annotator(p: RlfhParams, engine: ExactEngine | ClaimEngine) -> Annotator:
     """The annotator of `p`: a language model with the evidence of `engine`, or the
     exact facts. It sees the answers without reasoning."""
     if isinstance(engine, ClaimEngine):
@@ -169,7 +167,7 @@ class Ratings(Form):
         return ratings
 
 
-def llm_annotator(llm: "LLM", evidence_of: Callable[[str, str], Texts]) -> Annotator:
+def llm_annotator(llm: LLM, evidence_of: Callable[[str, str], Texts]) -> Annotator:
     """The pipeline of §3.1: one call per sentence to extract its statements, one per
     statement to verify it, one per response to rate them. All responses are annotated
     at the same time; one on which a call failed gets no further calls.
@@ -211,7 +209,7 @@ def llm_annotator(llm: "LLM", evidence_of: Callable[[str, str], Texts]) -> Annot
 
 
 async def rate(
-    llm: "LLM", prompt: str, response: str, statements: Texts
+    llm: LLM, prompt: str, response: str, statements: Texts
 ) -> list[int] | None:
     """The informativeness of each statement of a response, by one call: what one adds
     depends on the others (§3.1.3; Table 7 asks about one)."""

@@ -7,17 +7,15 @@ states something, (2, n): `evaluate.count_statements`.
 import math
 from collections.abc import Sequence
 from html import escape
-from typing import TYPE_CHECKING
 
 import numpy as np
+import pandas as pd
+from matplotlib.figure import Figure
+from pandas.io.formats.style import Styler
+from scipy.stats import binomtest
 
 from factkit.report import figures, published
 from factkit.report.figures import arm_panels
-
-if TYPE_CHECKING:
-    import pandas as pd
-    from matplotlib.figure import Figure
-    from pandas.io.formats.style import Styler
 
 # of `granularity`: metric → column of the paper's tables, label
 RATES = {
@@ -30,7 +28,7 @@ COUNTS = {
 }
 
 
-def granularity(groups: arm_panels.Groups) -> "Figure":
+def granularity(groups: arm_panels.Groups) -> Figure:
     """Table 2: FactScore, response rate, correct and incorrect statements by arm: means
     over seeds with 95 % t intervals. Grey: the paper's on HotpotQA; its statements are
     scaled to the total of our base policy."""
@@ -46,7 +44,7 @@ def granularity(groups: arm_panels.Groups) -> "Figure":
     return figure
 
 
-def _paper(groups: arm_panels.Groups) -> "pd.DataFrame":
+def _paper(groups: arm_panels.Groups) -> pd.DataFrame:
     """The paper's values of Vicuna on HotpotQA (Tables 1 and 2), one row per arm."""
     first, second = (
         table[table["model"] == "Vicuna-7B"].set_index("arm")
@@ -69,7 +67,7 @@ TENTHS, FIFTHS = np.arange(11) / 10, np.arange(6) / 5
 RANGES = [f"{20 * i}–{20 * i + 20}" for i in range(5)]  # per cent
 
 
-def accuracy_change(counts: Sequence[np.ndarray]) -> "Figure":
+def accuracy_change(counts: Sequence[np.ndarray]) -> Figure:
     """Fig 4: the change of the share of answers in each tenth of accuracy."""
     shares = [np.histogram(correct / n, TENTHS)[0] / len(n) for correct, n in counts]
     change = shares[1] - shares[0]
@@ -88,7 +86,7 @@ def accuracy_change(counts: Sequence[np.ndarray]) -> "Figure":
     return figure
 
 
-def accuracy_and_statements(counts: Sequence[np.ndarray]) -> "Figure":
+def accuracy_and_statements(counts: Sequence[np.ndarray]) -> Figure:
     """Fig 5: the shares of answers by accuracy and number of statements."""
     edges = np.arange(1, max(n.max() for _, n in counts) + 2) - 0.5
     joint = [
@@ -106,7 +104,7 @@ def accuracy_and_statements(counts: Sequence[np.ndarray]) -> "Figure":
     return figure
 
 
-def statement_counts(counts: Sequence[np.ndarray]) -> "Figure":
+def statement_counts(counts: Sequence[np.ndarray]) -> Figure:
     """Fig 6: how many statements, correct and incorrect ones, an answer has."""
     panels = {
         "statements": [n for _, n in counts],
@@ -134,7 +132,7 @@ def statement_counts(counts: Sequence[np.ndarray]) -> "Figure":
     return figure
 
 
-def statements_by_accuracy(counts: Sequence[np.ndarray]) -> "Figure":
+def statements_by_accuracy(counts: Sequence[np.ndarray]) -> Figure:
     """Fig 7: the number of statements of an answer, by fifths of accuracy."""
     figure, ax = figures.new_figure(7.0, 3.8)
     sides = {"before": (-0.2, figures.ABSTAIN), "after": (0.2, figures.ARM_COLOURS[4])}
@@ -153,11 +151,9 @@ def statements_by_accuracy(counts: Sequence[np.ndarray]) -> "Figure":
     return figure
 
 
-def refusals(refused: Sequence[tuple[float, bool]]) -> "Figure":
+def refusals(refused: Sequence[tuple[float, bool]]) -> Figure:
     """Fig 8: the share of questions refused after training, by fifths of the accuracy
     before, with Wilson's 95 % intervals. refused: from `evaluate.refusals`."""
-    from scipy.stats import binomtest
-
     figure, ax = figures.new_figure(6.4, 3.6)
     by_range: list[list[bool]] = [[] for _ in RANGES]
     for accuracy, is_refused in refused:
@@ -187,14 +183,12 @@ def refusals(refused: Sequence[tuple[float, bool]]) -> "Figure":
 
 def token_reward_rows(
     rows: Sequence[tuple[str, Sequence[str], np.ndarray | None]],
-) -> "Styler":
+) -> Styler:
     """Table 8: prompts, responses with tokens coloured by reward (blue positive, orange
     negative), and the sum of rewards.
 
     rows: (prompt, tokens, rewards); rewards are None if the annotator failed.
     """
-    import pandas as pd
-
     known = [abs(r) for _, _, values in rows if values is not None for r in values]
     table = pd.DataFrame(
         [

@@ -17,7 +17,7 @@ page is looked up, since the sets were written from pages.
 import random
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from factkit.answers.requests import embedded_sets, file_of, gather, training_sizes
 from factkit.data import sources
@@ -27,18 +27,16 @@ from factkit.data.examples import Example, refuse_overlap
 from factkit.data.questions import UNANSWERABLE
 from factkit.data.sources import Loaded
 from factkit.data.splits import Sets, in_set, split_prompts
+from factkit.papers.rlfh.arms import RlfhParams
 from factkit.papers.rlfh.wikipedia import Wikipedia
 from factkit.run.params import ROOT
-
-if TYPE_CHECKING:
-    from factkit.papers.rlfh.arms import RlfhParams
 
 LEAST_WORDS = 5
 SQUAD_QUESTIONS = 191
 ANSWERED_SETS = ("hotpotqa", "squad_v2")
 
 
-def rlfh_sets(p: "RlfhParams") -> tuple[Sets, Counter]:
+def rlfh_sets(p: RlfhParams) -> tuple[Sets, Counter]:
     """train, dev and test questions, and counts of "<set>: <why a row was dropped>".
 
     No entity is in two of them; `meta["set"]` names the evaluation set. test holds
@@ -108,7 +106,7 @@ def _topics(example: Example) -> set[str]:
 
 
 def rlfh_evidence(
-    p: "RlfhParams", examples: Sequence[Example], base_answers: Mapping[str, str]
+    p: RlfhParams, examples: Sequence[Example], base_answers: Mapping[str, str]
 ) -> tuple[dict[str, list[Document]], Counter[str]]:
     """Each question's documents, at most p.pages, and how many had which fate.
 

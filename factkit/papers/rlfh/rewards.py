@@ -25,7 +25,13 @@ from factkit.answers.engine import engine_of
 from factkit.answers.rewards import Rewards, ScoredBatch, reward_func
 from factkit.answers.verifier import Texts
 from factkit.data.spelling import LONGEST
-from factkit.papers.rlfh.arms import INFORMATIVENESS_MAPS, TRUTH_MAPS, numbers
+from factkit.papers.rlfh.arms import (
+    INFORMATIVENESS_MAPS,
+    TRUTH_MAPS,
+    Rlfh,
+    TokenRewardParams,
+    numbers,
+)
 from factkit.papers.rlfh.feedback import (
     Annotator,
     Feedback,
@@ -40,8 +46,6 @@ from factkit.verify.response import extract_answers
 
 if TYPE_CHECKING:
     from transformers import PreTrainedTokenizerBase
-
-    from factkit.papers.rlfh.arms import Rlfh, TokenRewardParams
 
 Granularity = Literal["statement", "sentence", "paragraph"]
 Parts = list[tuple[str | None, float]]  # (statement, r_truth), and (None, r_info)
@@ -59,7 +63,7 @@ class RewardMap:
     epsilon: float  # the least sum of g that a sentence is counted with
 
 
-def reward_map(p: "TokenRewardParams") -> RewardMap:
+def reward_map(p: TokenRewardParams) -> RewardMap:
     """f, g and constants of p."""
     f = dict(zip(Truth, numbers(p.truth_map, TRUTH_MAPS), strict=True))
     by_grade = numbers(p.informativeness_map, INFORMATIVENESS_MAPS)
@@ -218,7 +222,7 @@ def rewarded_tokens(
 # ---- TRL
 
 
-def reward_function(p: "Rlfh", folder: Path) -> Callable[..., Rewards]:
+def reward_function(p: Rlfh, folder: Path) -> Callable[..., Rewards]:
     """The token rewards of `p.arm`, by the annotator of `p`."""
     from transformers import AutoTokenizer
 

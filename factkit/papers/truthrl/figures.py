@@ -3,6 +3,9 @@
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
+import pandas as pd
+from matplotlib.figure import Figure
+
 from factkit.report import published
 from factkit.report.figures import (
     CORRECT,
@@ -19,9 +22,6 @@ from factkit.report.figures import (
 )
 
 if TYPE_CHECKING:
-    import pandas as pd
-    from matplotlib.figure import Figure
-
     from factkit.answers.sampling import Probe
     from factkit.data.examples import Example
 
@@ -60,7 +60,7 @@ def by_title(results: Results) -> dict[str, Results]:
 
 def knowledge_boundary(
     examples: "Sequence[Example]", probes: "Sequence[Probe]", known_share: float
-) -> "Figure":
+) -> Figure:
     """The share of correct samples of each question, by relation (§3.1).
 
     One point per question, a bar at the relation's mean; left of the dashed line a
@@ -85,7 +85,7 @@ def knowledge_boundary(
     return figure
 
 
-def majority(results: Results) -> "Figure":
+def majority(results: Results) -> Figure:
     """Fig 2: outcomes of the majority of k samples by arm; bands are the range of the
     seeds."""
     figure, axes = new_figure(9.5, 3.0, columns=3)
@@ -107,7 +107,7 @@ def majority(results: Results) -> "Figure":
     return figure
 
 
-def confidence(results: Results) -> "Figure":
+def confidence(results: Results) -> Figure:
     """Fig 6: outcomes by confidence, one panel per arm; above a bar, the share of the
     answers that are in its bin."""
     groups = by_title(results)
@@ -132,15 +132,13 @@ def confidence(results: Results) -> "Figure":
     return figure
 
 
-def _numbered(runs: Results, kind: str, metric: str) -> "pd.DataFrame":
+def _numbered(runs: Results, kind: str, metric: str) -> pd.DataFrame:
     """One row per run, one column per number in `<kind>_<number>_<metric>`."""
-    import pandas as pd
-
     rows = [run_panels.numbered(r["metrics"], kind, metric) for r in runs]
     return pd.DataFrame(rows).sort_index(axis=1, key=lambda names: names.astype(float))
 
 
-def policy_sizes(sizes: Mapping[str, Results]) -> "Figure":
+def policy_sizes(sizes: Mapping[str, Results]) -> Figure:
     """Table 8: truthfulness and hallucination by size of the policy, before training
     and after TruthRL; grey: the paper's. sizes: variant of `BACKBONES` → results."""
     printed = published.read_table(8, "truthrl").set_index(["arm", "model"])

@@ -21,10 +21,12 @@ from factkit.data.search import Search
 from factkit.data.splits import Sets, split_by_entity
 from factkit.facts.source import open_source
 from factkit.papers.veri import benchmarks, search_rollout, turn_sampling
+from factkit.papers.veri.arms import VeriParams
 from factkit.papers.veri.evaluate import Verified, of_examples
 from factkit.papers.veri.search_rollout import format_prompts, tokenize_prompts
 from factkit.policy.decoding import Sampling
 from factkit.policy.models import apply_chat_template
+from factkit.policy.policy import Policy
 from factkit.run.params import ROOT
 from factkit.run.progress import progress_bar
 from factkit.verify.trajectory import Turn
@@ -32,15 +34,12 @@ from factkit.verify.trajectory import Turn
 if TYPE_CHECKING:
     from transformers import PreTrainedTokenizerBase as Tokenizer
 
-    from factkit.papers.veri.arms import VeriParams
-    from factkit.policy.policy import Policy
-
 # the published files in p.claims_path, at the paths of their repository
 PUBLISHED = "example/train/train_online.parquet"
 EVALUATION = "example/evaluation/{set}.parquet"
 
 
-def claim_sets(p: "VeriParams") -> tuple[Sets, list[Chunk], Counter]:
+def claim_sets(p: VeriParams) -> tuple[Sets, list[Chunk], Counter]:
     """train, dev and test claims, what is searched, and counts of dropped claims."""
     sizes = {"train": p.train_claims, "dev": p.dev_claims, "test": p.test_claims}
     if p.claims == "feverous_exfever":
@@ -90,7 +89,7 @@ def _gold_entries(folder: Path, examples: Sequence[Example]) -> list[Chunk]:
 
 
 def training_prompts(
-    p: "VeriParams", examples: Sequence[Example], policy: "Policy"
+    p: VeriParams, examples: Sequence[Example], policy: Policy
 ) -> list[str]:
     """The prompts of training claims, for a policy that searches."""
     prompts = format_prompts(examples, p.prompt_template)
@@ -136,7 +135,7 @@ def fit_evidence(
     evidence: dict[str, list[Chunk]],
     examples: Sequence[Example],
     tokenizer: "Tokenizer",
-    p: "VeriParams",
+    p: VeriParams,
 ) -> int:
     """Remove texts beside the gold from `evidence` until each prompt and a turn fit
     p.max_context_length: an engine refuses longer ones. Returns how many."""
@@ -158,7 +157,7 @@ def fit_evidence(
 
 
 def sft_trajectories(
-    p: "VeriParams", train: Sequence[Example], search: Search, folder: Path
+    p: VeriParams, train: Sequence[Example], search: Search, folder: Path
 ) -> list[list[Turn]]:
     """Trajectories for claims, by a model behind p.judge_url or by a script.
 
@@ -199,7 +198,7 @@ def sft_trajectories(
 
 
 def script_trajectories(
-    p: "VeriParams", examples: Sequence[Example], search: Search
+    p: VeriParams, examples: Sequence[Example], search: Search
 ) -> list[list[Turn]]:
     """The trajectories of the source's script (ours: the paper's are GPT-4o's)."""
     rng = random.Random(f"scripted {p.world_seed}")

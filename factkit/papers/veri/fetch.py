@@ -7,7 +7,7 @@ import tarfile
 import zipfile
 import zlib
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import Any, NamedTuple
 
 import httpx
 import tenacity
@@ -15,14 +15,12 @@ import tenacity
 from factkit.data.entry_index import build_index
 from factkit.data.examples import DataError
 from factkit.papers.veri import benchmarks
+from factkit.papers.veri.arms import VeriParams
 from factkit.papers.veri.data import EVALUATION, PUBLISHED
 from factkit.run import serving
 from factkit.run.files import file_checksum
 from factkit.run.params import ROOT
 from factkit.run.progress import progress_bar
-
-if TYPE_CHECKING:
-    from factkit.papers.veri.arms import VeriParams
 
 ATTEMPTS, SILENCE_S = 5, 60.0  # at a download; seconds without a byte
 INDEXES = "indexes"  # in claims_path, one per set
@@ -91,7 +89,7 @@ FILES += [
 ]
 
 
-def fetch(p: "VeriParams") -> Path:
+def fetch(p: VeriParams) -> Path:
     """Download what is missing of FILES and index each set's corpus.
 
     Returns the indexes' folder. A killed call continues where it was: a part of a file

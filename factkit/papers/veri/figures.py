@@ -7,6 +7,9 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
+import pandas as pd
+from IPython.display import HTML
+from matplotlib.figure import Figure
 
 from factkit.data.examples import read_rows
 from factkit.papers.veri import evaluate, rewards
@@ -38,10 +41,6 @@ from factkit.verify.trajectory import (
 )
 
 if TYPE_CHECKING:
-    import pandas as pd
-    from IPython.display import HTML
-    from matplotlib.figure import Figure
-
     AnswersByArm = Mapping[str, pd.DataFrame]  # see `answers_of`
 
 Groups = Mapping[str, Sequence[Mapping[str, Any]]]  # arm → results of its policies
@@ -86,7 +85,7 @@ CELL = "vertical-align: top; padding: 4px 8px; text-align: left"
 RIGHT, WRONG, MISSED = ("✓", "#cfe2f3"), ("✗", "#f9d5c3"), ("○", "#eeeeee")
 
 
-def main_arms(groups: Groups) -> "Figure":
+def main_arms(groups: Groups) -> Figure:
     """Tables 1 and 3: the metrics after training, one bar per arm.
 
     Bars are means over seeds, error bars 95 % t intervals. Dotted: before training.
@@ -102,7 +101,7 @@ def main_arms(groups: Groups) -> "Figure":
     return figure
 
 
-def by_label(groups: Groups) -> "Figure":
+def by_label(groups: Groups) -> Figure:
     """Tables 2, 7 and 8: joint, verification and label accuracy of each gold label.
 
     As `main_arms`. Grey lines: Table 2's means over the paper's sets of three labels;
@@ -114,7 +113,7 @@ def by_label(groups: Groups) -> "Figure":
     return _panels(groups, names, 12.0, paper)
 
 
-def precision_and_recall(groups: Groups) -> "Figure":
+def precision_and_recall(groups: Groups) -> Figure:
     """Fig 5e–f: recall and precision of each label, as `main_arms`."""
     names = {"recall": "recall", "precision": "precision"}
     figure = _panels(groups, names, 9.5)
@@ -127,7 +126,7 @@ def _panels(
     metrics: Mapping[str, str],
     width: float,
     paper: Mapping[str, Mapping[str, float]] | None = None,
-) -> "Figure":
+) -> Figure:
     """One panel per metric (name → axis label), with the bars of each label."""
     figure, axes = new_figure(width, 3.6, columns=len(metrics))
     for ax, (metric, axis_label) in zip(axes, metrics.items(), strict=True):
@@ -151,11 +150,9 @@ def _means(table: int, suffix: str, without: str = "-") -> dict[str, float]:
 # ---- confidence: the probability of the written label; the paper's is a logit
 
 
-def answers_of(items: "pd.DataFrame") -> "pd.DataFrame":
+def answers_of(items: pd.DataFrame) -> pd.DataFrame:
     """The answers in a run's items.csv whose label has a probability: label, whether it
     is right, and its probability p."""
-    import pandas as pd
-
     parts = []
     for label, short in SHORT.items():
         p = items.get(f"{short}_confidence", pd.Series(dtype=float)).dropna()
@@ -165,11 +162,9 @@ def answers_of(items: "pd.DataFrame") -> "pd.DataFrame":
     return pd.concat(parts) if parts else pd.DataFrame(columns=["label", "right", "p"])
 
 
-def answers_by_arm(groups: Groups) -> "dict[str, pd.DataFrame]":
+def answers_by_arm(groups: Groups) -> dict[str, pd.DataFrame]:
     """`answers_of` all runs of each arm, from their items, or from their samples where
     they stored no items."""
-    import pandas as pd
-
     answers = {}
     for arm, results in groups.items():
         parts = []
@@ -186,7 +181,7 @@ def answers_by_arm(groups: Groups) -> "dict[str, pd.DataFrame]":
     return answers
 
 
-def label_probabilities(answers: "AnswersByArm") -> "Figure":
+def label_probabilities(answers: "AnswersByArm") -> Figure:
     """Fig 5a–b: the probabilities of the labels that each arm writes, by label.
 
     Shares of the answers with that label, in bins of 5 %. Dotted: the limits of low
@@ -216,7 +211,7 @@ def label_probabilities(answers: "AnswersByArm") -> "Figure":
     return figure
 
 
-def log_probabilities(answers: "AnswersByArm") -> "Figure":
+def log_probabilities(answers: "AnswersByArm") -> Figure:
     """Fig 6 to 8: the logarithms of the labels' probabilities, one panel per label; the
     first bin holds all lower ones. Shares of an arm's answers with that label, on a
     logarithmic axis, since answers of low confidence are rare."""
@@ -249,7 +244,7 @@ def log_probabilities(answers: "AnswersByArm") -> "Figure":
     return figure
 
 
-def accuracy_by_confidence(answers: "AnswersByArm") -> "Figure":
+def accuracy_by_confidence(answers: "AnswersByArm") -> Figure:
     """Fig 5c–d: the share of labels written with low (< 0.85) and high (> 0.95)
     confidence that are right, by label.
 
@@ -292,15 +287,13 @@ def accuracy_by_confidence(answers: "AnswersByArm") -> "Figure":
 # ---- trajectories: HTML without scripts, with styles that JupyterLab keeps
 
 
-def trajectory_view(rows: Mapping[str, Verified]) -> "HTML":
+def trajectory_view(rows: Mapping[str, Verified]) -> HTML:
     """Fig 11: trajectories of one claim in columns, to open step by step.
 
     rows: column title → the claim and its trajectory. A search tells which gold entries
     it found; the score shows what is right, wrong and missing in the answer, and the
     terms of the reward.
     """
-    from IPython.display import HTML
-
     first = next(iter(rows.values()))
     gold = ", ".join(f"[[{i}]]" for i in first.gold) or "none"
     lines = {"Claim": first.claim, "Gold label": first.label, "Gold evidence": gold}

@@ -12,6 +12,8 @@ from dataclasses import dataclass, fields
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+import pandas as pd
+
 from factkit.papers.veri.evaluate import check_claim, evidence_score, marks
 from factkit.prompts import completion_texts
 from factkit.run.statistics import means
@@ -19,8 +21,6 @@ from factkit.verify import trajectory as t
 from factkit.verify.trajectory import NEI, Answer, Turn
 
 if TYPE_CHECKING:
-    import pandas as pd
-
     from factkit.papers.veri.arms import Veri
 
 LABEL = 2.0  # R_label of a correct label
@@ -132,7 +132,7 @@ def reward_function(p: "Veri", folder: Path) -> Callable[..., list[float]]:
     return veri_reward
 
 
-def course(curve: "pd.DataFrame") -> dict[str, float]:
+def course(curve: pd.DataFrame) -> dict[str, float]:
     """Summarise Fig 4's curves from a run's metrics.csv.
 
     For each logged metric `rollout_<metric>`, its mean over all updates, and

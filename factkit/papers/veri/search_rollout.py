@@ -25,6 +25,7 @@ from factkit.data.examples import Example, read_rows
 from factkit.data.search import Search, in_process, over_http
 from factkit.facts.source import open_source
 from factkit.papers.veri import turn_sampling
+from factkit.papers.veri.arms import VeriParams, VeriRlParams
 from factkit.papers.veri.turn_sampling import Generate
 from factkit.policy import models, vllm_engine
 from factkit.policy.decoding import Sampling
@@ -37,8 +38,6 @@ from factkit.verify.trajectory import CLOSE_INFORMATION, OPEN_INFORMATION, Turn
 if TYPE_CHECKING:
     from transformers import PreTrainedTokenizerBase as Tokenizer
     from trl import GRPOTrainer
-
-    from factkit.papers.veri.arms import VeriParams, VeriRlParams
 
 SEARCH, END_OF_SEARCH = "<search>", "</search>"
 HEAD, TAIL = f"\n{OPEN_INFORMATION}\n", f"\n{CLOSE_INFORMATION}\n"
@@ -61,7 +60,7 @@ class Limits:
     max_observation_length: int
 
 
-def limits_of(p: "VeriParams") -> Limits:
+def limits_of(p: VeriParams) -> Limits:
     """The limits that the parameters set."""
     return Limits(**{field.name: getattr(p, field.name) for field in fields(Limits)})
 
@@ -96,7 +95,7 @@ def tokenize_prompts(
     return tokenizer(prompts).input_ids
 
 
-def load_search(p: "VeriParams") -> Search:
+def load_search(p: VeriParams) -> Search:
     """The service at p.search_url, or BM25 over the entries that the data run wrote."""
     if p.search_url:
         return over_http(p.search_url)
@@ -245,7 +244,7 @@ def sft_row(
 # ---- in training
 
 
-def rollout_function(p: "VeriRlParams", folder: Path) -> Callable[..., Columns]:
+def rollout_function(p: VeriRlParams, folder: Path) -> Callable[..., Columns]:
     """Make TRL's `rollout_func`: one trajectory per prompt, whose turns the rewards get
     as `trajectory`. TRL passes prompts only, so a prompt's set is looked up in the
     rows."""
@@ -281,7 +280,7 @@ def _text(prompt: str | list[dict[str, str]]) -> str:
 
 
 @contextmanager
-def _sampler(trainer: "GRPOTrainer", p: "VeriRlParams") -> Iterator[Generate]:
+def _sampler(trainer: "GRPOTrainer", p: VeriRlParams) -> Iterator[Generate]:
     """Sample from the policy in training; TRL has sent vLLM its weights."""
     sampling = Sampling(
         p.max_completion_length, p.temperature, p.top_p, p.rl_batch_size

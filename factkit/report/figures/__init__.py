@@ -5,12 +5,15 @@ the figures of one paper.
 """
 
 from collections.abc import Mapping, Sequence
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
-if TYPE_CHECKING:
-    from matplotlib.axes import Axes
-    from matplotlib.axis import Axis
-    from matplotlib.figure import Figure
+import matplotlib
+from IPython import get_ipython
+from IPython.core.pylabtools import select_figure_formats
+from matplotlib.axes import Axes
+from matplotlib.axis import Axis
+from matplotlib.figure import Figure
+from matplotlib.ticker import FuncFormatter, MaxNLocator
 
 Style = dict[str, Any]  # keyword arguments of Matplotlib
 
@@ -45,45 +48,34 @@ def bar_style(i: int) -> Style:
     return {"color": arm_style(i)[0], "hatch": hatch, "ec": "black", "lw": 0.5}
 
 
-def new_figure(
-    width: float = 7.0, height: float = 3.6, columns: int = 1, rows: int = 1
-) -> tuple:
+def new_figure(width: float = 7.0, height: float = 3.6, columns: int = 1) -> tuple:
     """A figure and its axes (an array if there are several), without upper and right
     spines, in Matplotlib's defaults, whatever matplotlibrc and MPLBACKEND say."""
-    import matplotlib
-    from IPython import get_ipython
-    from IPython.core.pylabtools import select_figure_formats
-    from matplotlib.figure import Figure
-
     matplotlib.rcdefaults()
     if shell := get_ipython():
         select_figure_formats(shell, {"png"})
     figure = Figure(figsize=(width, height), layout="constrained")
-    axes = figure.subplots(rows, columns)
+    axes = figure.subplots(1, columns)
     for ax in figure.axes:
         ax.spines[["top", "right"]].set_visible(False)
     return figure, axes
 
 
-def percent_axis(ax: "Axes", label: str, which: str = "y") -> None:
+def percent_axis(ax: Axes, label: str, which: str = "y") -> None:
     """Label an axis that shows fractions as per cent."""
-    from matplotlib.ticker import FuncFormatter, MaxNLocator
-
     axis = ax.yaxis if which == "y" else ax.xaxis
     axis.set_major_locator(MaxNLocator(6, steps=[1, 2, 5, 10]))
     axis.set_major_formatter(FuncFormatter(lambda value, _: f"{100 * value:.4g}"))
     axis.set_label_text(f"{label} (%)")
 
 
-def whole_ticks(axis: "Axis") -> None:
+def whole_ticks(axis: Axis) -> None:
     """Tick whole numbers only."""
-    from matplotlib.ticker import MaxNLocator
-
     axis.set_major_locator(MaxNLocator(8, integer=True, min_n_ticks=1))
 
 
 def point(
-    ax: "Axes",
+    ax: Axes,
     x: tuple[float, float],
     y: tuple[float, float],
     place: int,
@@ -97,7 +89,7 @@ def point(
     ax.errorbar(x[0], y[0], y[1] or None, x[1] or None, **style)
 
 
-def legend_below(figure: "Figure", columns: int = 4) -> None:
+def legend_below(figure: Figure, columns: int = 4) -> None:
     """Draw one legend for all panels."""
     handles: dict[str, Any] = {}
     for ax in figure.axes:
@@ -119,7 +111,7 @@ def name_arm(arm: str, results: Sequence[Mapping[str, Any]]) -> str:
     return arm.removesuffix(mark) + mark * reference
 
 
-def write_note(ax: "Axes", text: str) -> None:
+def write_note(ax: Axes, text: str) -> None:
     """Write in the middle of a panel why it is empty."""
     style: Style = {"transform": ax.transAxes, "ha": "center", "va": "center"}
     ax.text(0.5, 0.5, text, **style, color="#555555")

@@ -6,9 +6,13 @@ with 95 % t intervals.
 
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
+import pandas as pd
+from matplotlib.axes import Axes
+from matplotlib.container import BarContainer
+from matplotlib.figure import Figure
 
 from factkit.report.figures import (
     ABSTAIN,
@@ -29,11 +33,6 @@ from factkit.report.figures import (
 )
 from factkit.run.statistics import t_interval
 
-if TYPE_CHECKING:
-    import pandas as pd
-    from matplotlib.axes import Axes
-    from matplotlib.figure import Figure
-
 Groups = Mapping[str, Sequence[Mapping[str, Any]]]  # arm → results of its seeds
 Parts = Sequence[tuple[str, str, str]]  # (metric, label, colour), the lowest first
 OUTCOMES = (
@@ -51,7 +50,7 @@ def mean_of(runs: Sequence[Mapping[str, Any]], name: str) -> tuple[float, float]
     return t_interval(values) if values else None
 
 
-def stacked(groups: Groups, parts: Parts) -> "tuple[Figure, Axes]":
+def stacked(groups: Groups, parts: Parts) -> tuple[Figure, Axes]:
     """One stacked bar per arm: means over seeds, t intervals at the upper end of each
     part. Runs without the metric are left out."""
     from textwrap import fill
@@ -77,15 +76,13 @@ def stacked(groups: Groups, parts: Parts) -> "tuple[Figure, Axes]":
 
 
 def outcomes(
-    groups: Groups, prefix: str = "", paper: "pd.DataFrame | None" = None
-) -> "Figure":
+    groups: Groups, prefix: str = "", paper: pd.DataFrame | None = None
+) -> Figure:
     """TruthRL's Fig 4: correct, hallucinated and abstained by arm, in per cent.
 
     prefix: of the metrics, as "difficult_" for Fig 4b. paper: one row per arm, its `A`
     and `H` in per cent (CRAG, Llama3.1-8B), drawn as narrow grey bars.
     """
-    from matplotlib.container import BarContainer
-
     parts = [(f"{prefix}{metric}", label, colour) for metric, label, colour in OUTCOMES]
     groups = {a: runs for a, runs in groups.items() if mean_of(runs, parts[0][0])}
     figure, ax = stacked(groups, parts)
@@ -115,7 +112,7 @@ def claims(
     parts: Parts,
     paper: Mapping[str, tuple[float, float]],
     label: str,
-) -> "Figure":
+) -> Figure:
     """Claims by arm, in two parts; grey lines: the paper's.
 
     paper: arm → its (total, lower part), scaled so that the base policy's total is
@@ -133,12 +130,12 @@ def claims(
     return figure
 
 
-def mark(ax: "Axes", values: Sequence[Sequence[float]], label: str) -> None:
+def mark(ax: Axes, values: Sequence[Sequence[float]], label: str) -> None:
     """Draw the paper's values of the arms at 0, 1, 2 … as grey lines."""
     _lines(ax, [(v, x, 0.4) for x, arm in enumerate(values) for v in arm], label)
 
 
-def _lines(ax: "Axes", lines: list[tuple], label: str, style: Style = SOLID) -> None:
+def _lines(ax: Axes, lines: list[tuple], label: str, style: Style = SOLID) -> None:
     """Horizontal lines, each of (height, centre, half of its length)."""
     if lines:
         y, x, half = np.transpose(lines)
@@ -146,7 +143,7 @@ def _lines(ax: "Axes", lines: list[tuple], label: str, style: Style = SOLID) -> 
 
 
 def grouped(
-    ax: "Axes",
+    ax: Axes,
     groups: Groups,
     metrics: Mapping[str, str],
     paper: Mapping[str, Mapping[str, float]] | None = None,
@@ -179,10 +176,8 @@ def grouped(
 
 def training_curves(
     results: Sequence[Mapping[str, Any]], column: str, arms: Sequence[str] = ()
-) -> dict[str, list["pd.DataFrame"]]:
+) -> dict[str, list[pd.DataFrame]]:
     """Training curves with this column, of `arms` or all: arm → one per seed."""
-    import pandas as pd
-
     curves: dict[str, list[pd.DataFrame]] = {}
     for r in results:
         path = Path(r["folder"]) / "metrics.csv"
@@ -194,21 +189,19 @@ def training_curves(
 
 
 def over_training(
-    curves: Mapping[str, Sequence["pd.DataFrame"]],
+    curves: Mapping[str, Sequence[pd.DataFrame]],
     panels: Mapping[str, str],
     window: int = 5,
     share: bool = True,
     band: bool = True,
     limits: tuple[float | None, float | None] = (0, None),
-) -> "Figure":
+) -> Figure:
     """Training curves by step: one panel per column, one line per arm.
 
     curves: from `training_curves`. panels: column → label of the y axis. Lines are
     means over seeds of a running mean of `window` steps, bands the range of the seeds.
     limits: of the y axes.
     """
-    import pandas as pd
-
     figure, _ = new_figure(1.5 * len(panels) + 6.5, 3.4, columns=len(panels))
     for ax, (column, label) in zip(figure.axes, panels.items(), strict=True):
         for i, (arm, frames) in enumerate(curves.items()):

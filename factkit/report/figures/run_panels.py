@@ -6,6 +6,10 @@ from html import escape
 from typing import TYPE_CHECKING
 
 import numpy as np
+import pandas as pd
+from matplotlib.figure import Figure
+from matplotlib.patches import Rectangle
+from pandas.io.formats.style import Styler
 
 from factkit.report.figures import (
     ABOVE,
@@ -27,10 +31,6 @@ from factkit.run.statistics import t_interval
 from factkit.verify.response import extract_answers
 
 if TYPE_CHECKING:
-    import pandas as pd
-    from matplotlib.figure import Figure
-    from pandas.io.formats.style import Styler
-
     from factkit.answers.long_form import CheckedResponse
 
 COLOURS = {  # of columns that have a colour of their own
@@ -65,11 +65,11 @@ SUPPORTS = {"supported": BLUE, "inconclusive": GREY, "contradicted": RED}
 
 
 def learning_curve(
-    curve: "pd.DataFrame",
+    curve: pd.DataFrame,
     panels: Mapping[str, Mapping[str, str]],
     window: int = 1,
     stacked: str = "",
-) -> "Figure":
+) -> Figure:
     """The rollouts of one run by training step.
 
     curve: its metrics.csv. panels: label of the y axis, ending in "(%)" for fractions
@@ -112,7 +112,7 @@ def before_and_after(
     metrics: Mapping[str, Mapping[str, float]],
     terms: Mapping[str, Iterable[Mapping[str, float]]],
     panels: Mapping[str, Mapping[str, str]],
-) -> "Figure":
+) -> Figure:
     """Metrics before and after training; error bars: 95 % t intervals over test items.
 
     metrics: side (of SIDES) → metric → value. terms: side → each item's values of the
@@ -145,7 +145,7 @@ def by_exposure(
     panels: Mapping[str, str] = CLAIMS,
     share: bool = False,
     read: str = "of the person",
-) -> "Figure":
+) -> Figure:
     """Metrics by frequency in the pre-training text, one line per arm.
 
     groups: arm → the metrics of each run; `exposure_<lower edge>_<name>` are drawn.
@@ -192,7 +192,7 @@ def numbered(metrics: Mapping[str, float], kind: str, name: str) -> dict[str, fl
     return dict(sorted(values.items(), key=lambda item: float(item[0])))
 
 
-def drawn_scores(scores: Sequence[Sequence[float]], label: str) -> "Figure":
+def drawn_scores(scores: Sequence[Sequence[float]], label: str) -> Figure:
     """Distributions over requests of the mean and the spread of the responses' scores.
 
     scores: one sequence per request. Raises ValueError if all are empty.
@@ -209,7 +209,7 @@ def drawn_scores(scores: Sequence[Sequence[float]], label: str) -> "Figure":
     return figure
 
 
-def lengths(words: Sequence[int], label: str) -> "Figure":
+def lengths(words: Sequence[int], label: str) -> Figure:
     """Histogram of the words of each response; dashed: the median."""
     figure, ax = new_figure(5, 3)
     width = (max(words) - min(words)) // 30 + 1  # whole words
@@ -223,14 +223,12 @@ def lengths(words: Sequence[int], label: str) -> "Figure":
     return figure
 
 
-def stress_heatmap(matrix: "pd.DataFrame", pays: "pd.DataFrame") -> "Figure":
+def stress_heatmap(matrix: pd.DataFrame, pays: pd.DataFrame) -> Figure:
     """Mean reward by arm and exploit; framed where it pays at least the honest answer.
 
     matrix, pays: from `answers.stress`. Colours are shares of the highest mean
     of an arm, since not all rewards have one scale; the numbers are the rewards.
     """
-    from matplotlib.patches import Rectangle
-
     rows, columns = matrix.shape
     figure, ax = new_figure(0.62 * columns + 2.2, 0.36 * rows + 1.6)
     shares = matrix.div(matrix.max(axis=1).where(lambda top: top > 0, 1.0), axis=0)
@@ -257,7 +255,7 @@ def stress_heatmap(matrix: "pd.DataFrame", pays: "pd.DataFrame") -> "Figure":
     return figure
 
 
-def outcome_colours(table: "pd.DataFrame", outcome_of: Mapping[str, str]) -> "Styler":
+def outcome_colours(table: pd.DataFrame, outcome_of: Mapping[str, str]) -> Styler:
     """Colour response columns by their outcome: blue correct, grey abstains, red wrong.
 
     outcome_of: response column → the column with its outcome.
@@ -271,11 +269,9 @@ def outcome_colours(table: "pd.DataFrame", outcome_of: Mapping[str, str]) -> "St
 
 def claim_colours(
     rows: Sequence[tuple[str, "CheckedResponse", "CheckedResponse"]],
-) -> "Styler":
+) -> Styler:
     """Requests with two answers each; sentences with claims are blue (supported), red
     (contradicted) or grey (neither)."""
-    import pandas as pd
-
     table = pd.DataFrame(
         [(escape(prompt), _coloured(b), _coloured(a)) for prompt, b, a in rows],
         columns=["request", "before", "after"],

@@ -3,20 +3,18 @@
 import itertools
 from collections.abc import Collection, Mapping, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
+
+import pandas as pd
 
 from factkit.answers import UNTRAINED_RULES
 from factkit.report import published
 from factkit.report.figures import name_arm
-from factkit.run import past_runs, runs, sweeps
+from factkit.run import past_runs, runs
 from factkit.run.arms import find_papers, untrained_arms
 from factkit.run.params import ROOT
 from factkit.run.params.stages import RunParams
 from factkit.run.statistics import t_interval
-
-if TYPE_CHECKING:
-    import pandas as pd
-
 
 Result = Mapping[str, Any]
 RATES = ("truthfulness", "accuracy", "hallucination", "abstention")
@@ -48,11 +46,8 @@ def stored(
     return by_variant
 
 
-def compared(paper: str, p: Any, train: bool = False) -> list[dict[str, Any]]:
-    """`stored` results of the arms and seeds of `p`. train: first train those without
-    results, which takes hours."""
-    if train:
-        return sweeps.train_arms(paper, p)
+def compared(paper: str, p: Any) -> list[dict[str, Any]]:
+    """`stored` results of the arms and seeds of `p`."""
     named = [(arm, seed) for arm in p.arm_names for seed in p.seed_numbers]
     results = stored(paper, p, p.variant)[p.variant]
     return [r for r in results if (r["arm"], r["seed"]) in named]
@@ -152,14 +147,12 @@ def results_table(
     names: Sequence[str] = RATES,
     arms: Sequence[str] = (),
     factor: float = 100,
-) -> "pd.DataFrame":
+) -> pd.DataFrame:
     """One row per arm: mean over seeds of each metric ± the 95 % interval.
 
     arms: default all. factor: 100 for per cent, 1 for counts. The untrained rules have
     a row if the results have them.
     """
-    import pandas as pd
-
     rows = {
         name_arm(arm, group): {"seeds": len(group)}
         | {n: spread(values(policies(arm, group), n), factor) for n in names}
@@ -176,14 +169,12 @@ def beside_paper(
     paper: str,
     counts: Collection[str] = (),
     **chosen: str,
-) -> "pd.DataFrame":
+) -> pd.DataFrame:
     """Ours beside one of the paper's tables, for the arms in both; in per cent.
 
     metrics: column of the published table → our metric. counts: columns that are no
     fractions. chosen: see `published.select_rows`.
     """
-    import pandas as pd
-
     theirs = published.select_rows(table, paper, **chosen).set_index("arm")
     results = past_runs.with_iterations(results)
     ours = by_arm(with_rules(results, [*metrics.values()]))
@@ -218,9 +209,7 @@ def in_words(results: Sequence[Result], names: Sequence[str]) -> str:
     return "\n".join(sentences)
 
 
-def stacked(parts: Mapping[str, "pd.DataFrame"]) -> "pd.DataFrame":
+def stacked(parts: Mapping[str, pd.DataFrame]) -> pd.DataFrame:
     """The parts that have rows, one above the other under their names."""
-    import pandas as pd
-
     filled = {name: part for name, part in parts.items() if len(part)}
     return pd.concat(filled) if filled else pd.DataFrame()
