@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 from factkit.data.assets import SAFE
 from factkit.policy import cpu
-from factkit.run import machine, quiet
+from factkit.run import files, machine, quiet
 
 if TYPE_CHECKING:
     from transformers import PreTrainedModel, PreTrainedTokenizerBase
@@ -62,6 +62,25 @@ def load_tokenizer(path: str) -> "PreTrainedTokenizerBase":
     tokenizer.clean_up_tokenization_spaces = False  # it would strip real spaces
     tokenizer.pad_token = tokenizer.pad_token or tokenizer.eos_token
     return tokenizer
+
+
+def add_words(path: str, words: Sequence[str], folder: Path) -> str:
+    """The model in `path`, or, where its tokenizer reads some of the words as unknown,
+    a copy of it in `folder` that has these as new tokens."""
+    import torch
+    from transformers import AutoModelForCausalLM
+
+    tokenizer = load_tokenizer(path)
+    unknown = [w for w in words if tokenizer.unk_token_id in tokenizer(w)["input_ids"]]
+    if unknown and not folder.exists():
+        tokenizer.add_tokens(unknown)
+        model = AutoModelForCausalLM.from_pretrained(path, **SAFE)
+        torch.manual_seed(0)  # the new embeddings are drawn at random
+        model.resize_token_embeddings(len(tokenizer))
+        with files.whole_folder(folder) as partial:
+            model.save_pretrained(partial)
+            tokenizer.save_pretrained(partial)
+    return str(folder) if unknown else path
 
 
 def adapter_config(path: str) -> dict[str, Any]:
