@@ -70,13 +70,17 @@ def add_words(path: str, words: Sequence[str], folder: Path) -> str:
     import torch
     from transformers import AutoModelForCausalLM
 
+    quiet.disable_bars()
     tokenizer = load_tokenizer(path)
     unknown = [w for w in words if tokenizer.unk_token_id in tokenizer(w)["input_ids"]]
     if unknown and not folder.exists():
         tokenizer.add_tokens(unknown)
         model = AutoModelForCausalLM.from_pretrained(path, **SAFE)
-        torch.manual_seed(0)  # the new embeddings are drawn at random
-        model.resize_token_embeddings(len(tokenizer))
+        model.resize_token_embeddings(len(tokenizer), mean_resizing=False)
+        embeddings = model.get_input_embeddings().weight.data  # (words, width)
+        known, new = embeddings[: -len(unknown)], embeddings[-len(unknown) :]
+        drawn = torch.randn(new.shape, generator=torch.Generator().manual_seed(0))
+        new[:] = known.mean(0) + known.std(0) * drawn  # unlike each other, as words are
         with files.whole_folder(folder) as partial:
             model.save_pretrained(partial)
             tokenizer.save_pretrained(partial)
