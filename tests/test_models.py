@@ -140,7 +140,7 @@ def test_new_words_are_written_and_change_nothing_that_was_known(tiny, tmp_path)
     base, folder = tmp_path / "base", tmp_path / "more"
     policy.model.save_pretrained(base)
     policy.tokenizer.save_pretrained(base)
-    assert models.add_words(str(base), ("Prize", "and ("), folder) == str(base)
+    assert models.add_words(str(base), ("Prize", "or ("), folder) == str(base)
     words = ("0.0", "0.7", "Prize")
     more = Policy(path=models.add_words(str(base), words, folder))
     assert len(more.tokenizer) == len(policy.tokenizer) + 2
