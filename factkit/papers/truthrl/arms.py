@@ -108,7 +108,7 @@ ARMS = {
         "taught its own samples, each with the share of right ones as its confidence"
     ),
     "rlcr": rl(
-        "1 if right, minus the squared error of the confidence that it states",
+        "1 if right, minus the squared error of its confidence (needs cold_start)",
         start="stated_confidence",
         verl=False,
     ),
