@@ -245,6 +245,19 @@ def test_sft_r_tuning_and_rft_learn_their_targets():
         assert [row["completion"] for row in rows] == target
 
 
+def test_a_confidence_is_taught_as_the_share_of_right_samples_beside_the_first():
+    p = arm("stated_confidence")
+    for outcomes, target in (
+        ([CORRECT, WRONG, WRONG], [" right 0 (0.3)"]),
+        (NEVER, [" wrong 0 (0.0)"]),
+        ([WRONG, CORRECT, None], [" wrong 0 (0.5)"]),
+        ([None, None], []),
+    ):
+        questions, put = probed_questions(examples()[:1], [probe_of(outcomes)], p)
+        rows = training.sft_rows(p.arm, questions, put)
+        assert [row["completion"] for row in rows] == target
+
+
 def test_rows_for_grpo_hold_what_the_reward_reads_and_references_are_shown():
     probed = probed_questions(examples()[:1], [probe_of(NEVER)], PLAIN)
     (row,) = training.prompt_rows(*probed)

@@ -57,6 +57,7 @@ def test_each_sentence_that_no_parameter_shows_holds_for_some_arm_and_not_for_al
             for profile, variant in names
             for arm in arms.find_papers()[paper].arms
             if "reason_" not in arm or variant == "reasoning"
+            if arm != "rlcr" or params.load(paper, profile, variant=variant).cold_start
         ]
         runs += [p.model_copy(update={"search_url": "http://localhost"}) for p in runs]
         own = [p for p in runs if isinstance(p, OwnDataParams)]

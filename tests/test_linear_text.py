@@ -46,7 +46,7 @@ def of_trajectory(text):
 
 FUNCTIONS = [
     response.split_sentences, response.extract_boxed, response.extract_reasoning,
-    response.split_response,
+    response.split_response, response.split_confidence,
     lambda text: response.extract_answer(text, False),
     lambda text: response.split_response(response.format_response(text, text)),
     lambda text: outcome.grade_by_rules(text, ["Paris", "1868", "1"], text[:999]),

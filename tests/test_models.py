@@ -129,3 +129,28 @@ def test_an_engine_s_perplexity_is_over_all_tokens_but_the_first(monkeypatch):
     policy.tokenizer = letters
     value = policy.perplexity(["abc", "q", "zy", ""])
     assert value == pytest.approx(math.exp((1 + 2 + 24) / 3))
+
+
+def test_new_words_are_written_and_change_nothing_that_was_known(tiny, tmp_path):
+    import torch
+
+    from factkit.policy import models
+
+    policy, prompts = tiny
+    base, folder = tmp_path / "base", tmp_path / "more"
+    policy.model.save_pretrained(base)
+    policy.tokenizer.save_pretrained(base)
+    assert models.add_words(str(base), ("Prize", "or ("), folder) == str(base)
+    words = ("0.0", "0.7", "Prize")
+    more = Policy(path=models.add_words(str(base), words, folder))
+    assert len(more.tokenizer) == len(policy.tokenizer) + 2
+    (ids,) = more.tokenizer(["Prize (0.7)"])["input_ids"]
+    assert more.tokenizer.decode(ids) == "Prize (0.7)" and len(ids) == 4
+    (known,) = policy.tokenizer(prompts[:1])["input_ids"]
+    assert more.tokenizer(prompts[:1])["input_ids"] == [known]
+    with torch.inference_mode():
+        old, new = (p.model(torch.tensor([known])).logits for p in (policy, more))
+    assert torch.allclose(new[..., : old.shape[-1]], old, atol=1e-5)
+    weights = more.model.get_input_embeddings().weight
+    again = Policy(path=models.add_words(str(base), words, folder))
+    assert torch.equal(again.model.get_input_embeddings().weight, weights)

@@ -266,9 +266,10 @@ def faults_of_runs(folder, paper, named):
 
 
 # the untrained arm, and those that between them run every algorithm and every line:
-# SFT, DPO, a reward model, GRPO, token-level PPO, GRPO of rollouts that search
+# SFT, DPO, a reward model, GRPO, stated confidences, token-level PPO, GRPO of rollouts
+# that search
 TO_THE_END = {
-    "truthrl": "prompting r_tuning iterative_dpo rlkf ternary",
+    "truthrl": "prompting r_tuning iterative_dpo rlkf ternary rlcr",
     "rar": "base dpo veriscore_plus_judge binary_rar",
     "reason": "base sft_dpo fact_detail_relevance",
     "rlfh": "base dpo statement statement_group",

@@ -74,6 +74,7 @@ EXTRA = (
     *("[" * 3000, '{"a":' * 700, LONG, {"top_k": 1}),
 )
 SAMPLING = (0.0, -1.0, 1e3, NAN, INF, "1", None)
+PRICES = (-1.1, 1.1, NAN, INF, "0.5", None)
 SHARES = (-0.1, 1.1, 2.0, NAN, INF, "0.5", None)
 TOP_P = (0.0, -0.5, 1.1, NAN, "1", None)
 MAPS = ("", "1 2 3 4", "a b c d e", "1 2 3 4 nan", "1 2 3 4 1e9", "other", 3, LONG)
@@ -107,6 +108,7 @@ BAD = {
     "judge_extra": EXTRA,
     **dict.fromkeys(("judge_concurrency", "judge_gpus"), (*COUNTS, 10**6)),
     "judge_timeout": (0.0, -1.0, 1e9, NAN, INF, "60"),
+    "abstention_reward": PRICES,
     "judge_max_calls": (-1, 1.5, "9", None),
     "judge_thinking_tokens": (-1, 10**8, 1.5, "9"),
     "other_judges": ("x", "a@b", "@http://h/v1", "m@file:///x", "exact,rules", 3),
@@ -290,6 +292,7 @@ def test_what_does_not_go_together_is_refused_with_both_keys(own):
         ("truthrl", {"sft_batch_size": 15, "num_processes": 2}, "batch of 15"),
         ("truthrl", {"deepspeed": "zero3"}, "num_processes must be ≥ 2"),
         ("truthrl", {"arms": "sft ternary_reason_additive"}, "answer_format=boxed"),
+        ("truthrl", {"arm": "rlcr", "cold_start": False}, "cold_start=true"),
         ("rar", {"least_pages": 11}, "least_pages=11"),
         ("rar", {"verifier": "leads"}, "verifier=leads", "requests=world"),
         ("corpus", {"overlap": 128}, "overlap=128", "chunk_tokens"),

@@ -3,7 +3,14 @@
 from hypothesis import given
 from hypothesis import strategies as st
 
-from factkit.verify.response import extract_answer, extract_boxed, extract_reasoning
+from factkit.verify.response import (
+    CONFIDENCES,
+    extract_answer,
+    extract_boxed,
+    extract_reasoning,
+    split_confidence,
+    state_confidence,
+)
 
 # Any text, and texts made of the marks that the functions look for.
 responses = st.text(max_size=200) | st.lists(
@@ -89,3 +96,23 @@ def test_any_text_can_be_read(text):
     assert isinstance(extract_reasoning(text), str)
     answer = extract_answer(text, boxed_required=False)
     assert "<think>" not in answer and "</answer>" not in answer
+
+
+def test_a_confidence_is_read_at_the_end_alone_and_between_zero_and_one():
+    for i, text in enumerate(CONFIDENCES):
+        assert split_confidence(state_confidence("Paris", i / 10)) == (
+            "Paris",
+            float(text),
+        )
+    assert split_confidence(" Paris (1)\n") == (" Paris", 1.0)
+    assert split_confidence("(0.25)") == ("", 0.25)
+    assert split_confidence(r"<think> a </think> \boxed{b} (0.5)")[1] == 0.5
+    for text in ("Paris", "Paris (1.1)", "Paris (2)", "(0.5) Paris", "Paris (.5)", ""):
+        assert split_confidence(text) == (text, None)
+
+
+@given(responses)
+def test_splitting_a_confidence_off_loses_no_answer(text):
+    answer, confidence = split_confidence(text)
+    assert text.startswith(answer)
+    assert confidence is None or 0 <= confidence <= 1

@@ -81,8 +81,9 @@ def test_a_bin_is_told_by_its_lower_edge():
             ABSTAIN,
         ),
         (["Rome", "Rome", "Paris"], [None, None, CORRECT], None),
+        (["Rome", "Paris (0.1)", "Paris (0.9)"], [WRONG] + [CORRECT] * 2, CORRECT),
     ],
-    ids=["normalised", "tie", "abstaining", "failed"],
+    ids=["normalised", "tie", "abstaining", "failed", "confident"],
 )
 def test_the_commonest_answer_wins(samples, outcomes, winner):
     assert short_form.majority(samples, outcomes) is winner
@@ -164,6 +165,19 @@ def test_what_a_judge_failed_on_is_judged_again_and_nothing_else(tmp_path):
         rows = short_form.answer(FakePolicy(None), [], path, verify)
         assert [a.outcome for a in rows] == [CORRECT, ABSTAIN, WRONG]
     assert asked == [["Paris"]]
+
+
+def test_the_confidence_of_a_policy_that_states_one_is_that():
+    policy = FakePolicy(None, states_confidence=True)
+    assert short_form.confidence("Paris (0.3)", ([], []), policy) == 0.3
+    assert short_form.confidence("Paris", ([], []), policy) is None
+    stated = load_policy("policy", P.model_copy(update={"arm": "rlcr"}))
+    assert stated.states_confidence
+    # room for the confidence beside the answer
+    assert stated.greedy.max_new_tokens == P.max_completion_length + 6
+    plain = load_policy("policy", P)
+    assert not plain.states_confidence
+    assert plain.greedy.max_new_tokens == P.max_completion_length
 
 
 class Pieces:

@@ -51,6 +51,16 @@ def test_gains_are_paired_by_question_and_the_confident_apart_from_the_unsure():
     assert "confidence_correct" not in found
 
 
+def test_a_missing_confidence_is_unsure_and_has_no_value_of_its_own():
+    after = rows([WRONG, CORRECT, ABSTAIN], confidence=None)
+    found = means(of(after).values())
+    assert found["unsure_abstention"] == 1 / 3
+    assert not {"confidence", "confidence_correct", "brier"} & found.keys()
+    assert [measured.confidence_bin(row) for row in after] == [0, 0, 0]
+    after = rows([WRONG, CORRECT, ABSTAIN], confidence=0.8)
+    assert means(of(after).values())["brier"] == pytest.approx((0.64 + 0.04) / 2)
+
+
 def test_difficult_is_what_was_never_read_or_neither_way_answers():
     world = [answered(i, ABSTAIN, meta={"exposure": i}) for i in range(3)]
     table = of(world)

@@ -28,6 +28,8 @@ TABLE = {
     "ternary_reason_multiplicative": [TERNARY, (2, 0, -2), TERNARY, (2, 0, -2)],
     "ternary_reason_additive": [TERNARY, (1.5, 0.5, -0.5), TERNARY, (1.5, 0.5, -0.5)],
     "ternary_reason_conditional": [(0, 0, -1), TERNARY, (0, 0, -1), TERNARY],
+    "abstention_price": [(1, 0.5, -1)] * 4,  # the default weight
+    "rlcr": [(-1, -1, -1)] * 4,  # no confidence is stated
 }
 WITHOUT_REWARD = set(arms.find_papers()["truthrl"].arms) - set(TABLE)
 
@@ -45,6 +47,39 @@ def test_rewards_are_those_of_sections_3_2_and_4_6():
     for arm in WITHOUT_REWARD:
         with pytest.raises(ValueError, match=f"arm={arm} has no reward"):
             truthrl.reward(arm, CORRECT)
+
+
+def test_the_price_of_abstaining_is_its_reward_and_without_one_it_is_ternary():
+    for outcome in Outcome:
+        priced = [truthrl.abstention_price(outcome, r) for r in (0.0, -1.0)]
+        assert priced == [truthrl.ternary(outcome), truthrl.binary(outcome)]
+    assert truthrl.abstention_price(ABSTAIN, 0.25) == 0.25
+
+
+def test_rlcr_by_hand():
+    for outcome, confidence, expected in (
+        (CORRECT, 1.0, 1),
+        (CORRECT, 0.8, 0.96),
+        (CORRECT, 0.0, 0),
+        (WRONG, 0.0, 0),
+        (WRONG, 0.8, -0.64),
+        (WRONG, 1.0, -1),
+        (ABSTAIN, 0.1, -0.01),
+        (CORRECT, None, -1),
+    ):
+        assert truthrl.rlcr(outcome, confidence) == pytest.approx(expected)
+
+
+def test_rlcr_pays_most_for_the_confidence_that_is_right_and_for_better_answers():
+    levels = [i / 10 for i in range(11)]
+
+    def expected(p, q):
+        return p * truthrl.rlcr(CORRECT, q) + (1 - p) * truthrl.rlcr(WRONG, q)
+
+    best = [max(levels, key=lambda q: expected(p, q)) for p in levels]  # noqa: B023
+    assert best == levels
+    paid = [expected(p, p) for p in levels]
+    assert paid == sorted(paid)
 
 
 # Advantages
@@ -143,6 +178,21 @@ def test_arms_read_the_row_s_probing_or_match_letter_by_letter(tmp_path):
     near = ["paris", "Paris.", "It is Paris", "Paris"]
     strict = reward_of("ternary_strict_match", tmp_path)
     assert score(strict, near) == [-1, -1, -1, 1]
+
+
+def test_a_stated_confidence_is_no_part_of_the_answer_and_is_logged(tmp_path):
+    reward, metrics = reward_of("rlcr", tmp_path), {}
+    texts = [" Paris (0.9)", " Rome (0.5)", " I don't know (0.1)", " Paris"]
+    rewards = score(reward, texts, log_metric=metrics.__setitem__)
+    assert rewards == pytest.approx([0.99, -0.25, -0.01, -1])
+    assert metrics["accuracy"] == 1 / 2
+    assert metrics["without_confidence"] == 1 / 4
+    assert metrics["stated_confidence"] == pytest.approx(0.5)
+
+
+def test_the_price_is_the_parameter_s(tmp_path):
+    reward = reward_of("abstention_price", tmp_path, abstention_reward=-0.5)
+    assert score(reward, RESPONSES) == [1, -0.5, -1, 1]
 
 
 def test_what_the_judge_failed_on_has_no_reward(monkeypatch, tmp_path):

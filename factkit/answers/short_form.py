@@ -16,7 +16,7 @@ from factkit.policy.policy import Policy
 from factkit.policy.vllm_engine import Sampled
 from factkit.verify.judge import check_failures
 from factkit.verify.outcome import Outcome, abstains
-from factkit.verify.response import extract_answer, split_box
+from factkit.verify.response import extract_answer, split_box, split_confidence
 
 if TYPE_CHECKING:
     from factkit.answers.verifier import ReasoningJudge, Verifier
@@ -28,8 +28,8 @@ RATES = ("truthfulness", "accuracy", "hallucination", "abstention")
 class ScoredAnswer:
     """A question with the policy's greedy response; outcome None: the judge failed.
 
-    confidence: geometric mean probability of the answer's tokens, in [0, 1]. reasoning:
-    quality in [0, 1], None where it isn't judged. meta: the example's (exposure …).
+    confidence: in [0, 1], as the function `confidence` defines it. reasoning: quality
+    in [0, 1], None where it isn't judged. meta: the example's (exposure …).
     """
 
     id: str
@@ -38,7 +38,7 @@ class ScoredAnswer:
     relation: str
     response: str
     outcome: Outcome | None
-    confidence: float = 0.0
+    confidence: float | None = 0.0
     reasoning: float | None = None
     meta: dict[str, Any] = field(default_factory=dict)
 
@@ -102,13 +102,18 @@ def answer(
     return rows
 
 
-def confidence(text: str, completion: Sampled, policy: Policy) -> float:
-    r"""The geometric mean probability of a response's answer tokens (Fig 6), in [0, 1].
+def confidence(text: str, completion: Sampled, policy: Policy) -> float | None:
+    r"""The confidence of a response, in [0, 1].
+
+    Of a policy that states its confidence, the stated one; None if it is missing. Else
+    the geometric mean probability of the response's answer tokens (Fig 6).
 
     The answer is the whole response, or, of a response that reasons, the content of
     its last `\boxed{}`. Its tokens are those sampled that have a character of it; the
     token that ends a response has none. 0 for an empty answer.
     """
+    if policy.states_confidence:
+        return split_confidence(text)[1]
     ids, logps = completion
     whole, offsets = decode_with_offsets(ids, policy.tokenizer)
     head, tail = ("", text) if policy.greedy.one_line else split_box(text)
@@ -162,10 +167,12 @@ def majority(
 ) -> Outcome | None:
     """The outcome of the commonest answer among k samples (majority@k, Fig 2).
 
-    Answers are compared normalised; all abstentions are one answer, and so are all
-    samples without an answer; on a tie the first one wins.
+    Answers are compared normalised, without a confidence that is stated at their end.
+    All abstentions are one answer, and so are all samples without an answer; on a tie
+    the first one wins.
     """
-    answers = [plain(extract_answer(s, boxed)).casefold() for s in samples]
+    texts = [split_confidence(s)[0] for s in samples]
+    answers = [plain(extract_answer(text, boxed)).casefold() for text in texts]
     votes = ["abstention" if abstains(a) else f"answer {a}" for a in answers]
     winner = Counter(votes).most_common(1)[0][0]
     return outcomes[votes.index(winner)]

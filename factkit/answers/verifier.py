@@ -58,7 +58,8 @@ def verifier(p: PolicyParams, name: str = "") -> Verifier:
 
     name: rules | exact | contains | judge, or <model>@<url> for another judge; the
     facts that `p.verifier` names stand for rules. The final answer is taken out of a
-    boxed response first; without a box it is "", wrong. Raises ValueError on another
+    boxed response first; without a box it is "", wrong. A stated confidence is no part
+    of an answer. Raises ValueError on another
     name.
     """
     name = name or p.verifier
@@ -74,6 +75,8 @@ def verifier(p: PolicyParams, name: str = "") -> Verifier:
         responses: Texts, answers: Sequence[Texts], questions: Texts
     ) -> list[Outcome | None]:
         boxed = p.answer_format == "boxed"
+        if p.states_confidence:
+            responses = [response.split_confidence(text)[0] for text in responses]
         final = [response.extract_answer(text, boxed) for text in responses]
         if llm:
             return judge.judge_outcomes(llm, final, answers, questions)

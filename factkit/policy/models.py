@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 from factkit.data.assets import SAFE
 from factkit.policy import cpu
-from factkit.run import machine, quiet
+from factkit.run import files, machine, quiet
 from factkit.run.params.stages import PolicyParams
 
 if TYPE_CHECKING:
@@ -61,6 +61,29 @@ def load_tokenizer(path: str) -> "PreTrainedTokenizerBase":
     tokenizer.clean_up_tokenization_spaces = False  # it would strip real spaces
     tokenizer.pad_token = tokenizer.pad_token or tokenizer.eos_token
     return tokenizer
+
+
+def add_words(path: str, words: Sequence[str], folder: Path) -> str:
+    """The model in `path`, or, where its tokenizer reads some of the words as unknown,
+    a copy of it in `folder` that has these as new tokens."""
+    import torch
+    from transformers import AutoModelForCausalLM
+
+    quiet.disable_bars()
+    tokenizer = load_tokenizer(path)
+    unknown = [w for w in words if tokenizer.unk_token_id in tokenizer(w)["input_ids"]]
+    if unknown and not folder.exists():
+        tokenizer.add_tokens(unknown)
+        model = AutoModelForCausalLM.from_pretrained(path, **SAFE)
+        model.resize_token_embeddings(len(tokenizer), mean_resizing=False)
+        embeddings = model.get_input_embeddings().weight.data  # (words, width)
+        known, new = embeddings[: -len(unknown)], embeddings[-len(unknown) :]
+        drawn = torch.randn(new.shape, generator=torch.Generator().manual_seed(0))
+        new[:] = known.mean(0) + known.std(0) * drawn  # unlike each other, as words are
+        with files.whole_folder(folder) as partial:
+            model.save_pretrained(partial)
+            tokenizer.save_pretrained(partial)
+    return str(folder) if unknown else path
 
 
 def adapter_config(path: str) -> dict[str, Any]:

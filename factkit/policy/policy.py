@@ -36,13 +36,15 @@ class Policy:
 
     Weights and tokenizer are loaded when first used. path: folder or hub name.
     template: name of the default prompt template. chat: whether prompts are user's
-    turns of a chat. greedy: the default decoding.
+    turns of a chat. greedy: the default decoding. states_confidence: responses end with
+    a confidence.
     """
 
     path: str = ""
     dtype: str = "float32"
     template: str = ""
     chat: bool = False
+    states_confidence: bool = False
     greedy: Sampling = Sampling(512)
 
     @cached_property
@@ -340,8 +342,9 @@ def load_policy(path: str, p: PolicyParams) -> Policy:
         "dtype": p.dtype,
         "template": p.prompt_template,
         "chat": p.chat,
+        "states_confidence": p.states_confidence,
         "greedy": Sampling(
-            p.max_completion_length,
+            p.response_tokens,
             batch_size=p.eval_batch_size,
             one_line=p.answer_format == "plain",
         ),

@@ -45,7 +45,7 @@ class Needs:
     def tokens(self) -> tuple[int, int, int]:
         """Tokens of a prompt, of a full response, and of the part of the response that
         the policy writes."""
-        response = self.p.max_completion_length
+        response = self.p.response_tokens
         return self.prompt_tokens, response, response
 
     def data(self) -> Work:

@@ -40,7 +40,7 @@ def grpo_config(p: RlParams, folder: Path) -> "GRPOConfig":
         **rollout_arguments(p),
         max_steps=p.rl_steps,
         num_generations=p.num_generations,
-        max_completion_length=p.max_completion_length,
+        max_completion_length=p.response_tokens,
         temperature=p.temperature,
         top_p=p.top_p,
         top_k=0,

@@ -15,6 +15,8 @@ OPEN, CLOSE, BOX = "<think>", "</think>", "\\boxed{"
 ANSWER, END_OF_ANSWER = "<answer>", "</answer>"
 TAGS = (OPEN, CLOSE, ANSWER, END_OF_ANSWER)
 FORM = re.compile(r"\s*<think>(.*)</think>\s*<answer>(.*)</answer>\s*", re.DOTALL)
+STATED = re.compile(r"\((0(?:\.\d+)?|1(?:\.0+)?)\)\Z")
+CONFIDENCES = tuple(f"{tenths / 10:.1f}" for tenths in range(11))
 SHELL = re.compile(r"\\(?:text|mathrm)\{")
 
 
@@ -58,6 +60,21 @@ def extract_answer(text: str, boxed_required: bool) -> str:
     if boxed_required:
         return extract_boxed(text) or ""
     return _extract_answer_part(text).strip()
+
+
+def split_confidence(text: str) -> tuple[str, float | None]:
+    """Split "Paris (0.7)" into the response and the confidence at its end, in [0, 1];
+    None if it does not end with one."""
+    text = text.rstrip()
+    match = STATED.search(text)
+    if not match:
+        return text, None
+    return text[: match.start()].rstrip(), float(match[1])
+
+
+def state_confidence(text: str, confidence: float) -> str:
+    """A response with its confidence at the end, to one decimal."""
+    return f"{text} ({confidence:.1f})"
 
 
 def extract_answers(responses: Iterable[str]) -> list[str]:

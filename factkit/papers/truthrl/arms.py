@@ -1,4 +1,8 @@
-"""TruthRL's parameters and arms (§4.1, Tables 1, 3, 4, 6, 7)."""
+"""TruthRL's parameters and arms (§4.1, Tables 1, 3, 4, 6, 7).
+
+Beside the paper's arms, two of later papers: a price of abstaining (arXiv 2601.20126)
+and RLCR, whose policy states its confidence (arXiv 2507.16806).
+"""
 
 from functools import partial
 from typing import Self
@@ -36,6 +40,12 @@ class QuestionRlParams(QuestionSftParams, RewardModelParams):
     """RL by the outcome, the reasoning or a learned reward."""
 
     reason_weight: fields.Weight = 0.5  # λ, App. C
+
+
+class PricedRlParams(QuestionRlParams):
+    """RL with a reward for abstaining."""
+
+    abstention_reward: float = Field(0.25, ge=-1, le=1)  # r_abs of arXiv 2601.20126
 
 
 OUTCOME = {"outcome": 1}  # a judge's calls per response
@@ -91,15 +101,30 @@ ARMS = {
     "ternary_strict_match": rl(
         "ternary by string match in place of a judge", judge_calls={}
     ),
+    "abstention_price": rl(
+        "+1 right, r_abs abstaining, −1 wrong", reads=PricedRlParams
+    ),
+    "stated_confidence": sft(
+        "taught its own samples, each with the share of right ones as its confidence"
+    ),
+    "rlcr": rl(
+        "1 if right, minus the squared error of its confidence (needs cold_start)",
+        start="stated_confidence",
+        verl=False,
+    ),
 }
 
 
-class TruthRL(QuestionDpoParams, QuestionRlParams, SweepParams):
+class TruthRL(QuestionDpoParams, PricedRlParams, SweepParams):
     """Parameters of notebooks 10–14; `arms` and `seeds` are what 13 compares."""
 
     data_notebook = "10_truthrl_data"
     known_arms = tuple(ARMS)
     arm: fields.Name = "ternary"
+
+    @property
+    def states_confidence(self) -> bool:
+        return "stated_confidence" in (self.arm, ARMS[self.arm].start)
 
     @model_validator(mode="after")
     def _reasoning_is_written(self) -> Self:
@@ -109,6 +134,15 @@ class TruthRL(QuestionDpoParams, QuestionRlParams, SweepParams):
             raise ValueError(
                 f"arm={reasoned[0]} rewards reasoning, of which answer_format=plain "
                 "has none: set answer_format=boxed (profile tiny: variant=reasoning)"
+            )
+        return self
+
+    @model_validator(mode="after")
+    def _confidence_is_taught(self) -> Self:
+        if "rlcr" in (self.arm, *self.arm_names) and not self.cold_start:
+            raise ValueError(
+                "arm=rlcr starts from the arm stated_confidence, for no prompt asks "
+                "for a confidence: set cold_start=true"
             )
         return self
 

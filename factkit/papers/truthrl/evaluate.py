@@ -9,6 +9,7 @@ A metric of `items` is the mean over the questions that have a value in it:
 | judge_2_…, judge_3_… | all, by another judge (Table 5) | the same |
 | gain_truthfulness, gain_hallucination | all | after minus before training |
 | confidence, confidence_correct | all, the correct | its confidence (Fig 6) |
+| brier | the answered (`answers.calibration`) | its squared error |
 | confidence_0.8_… | answers of confidence 0.8 and above | 1 or 0 |
 | unsure_abstention | answers of a lower confidence | 1 or 0 |
 | with_evidence_… | those with an answer in the prompt | the four rates |
@@ -27,6 +28,7 @@ from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING
 
+from factkit.answers.calibration import brier_term
 from factkit.answers.sampling import Probe
 from factkit.answers.short_form import ScoredAnswer, majority, rates
 from factkit.data.examples import Example
@@ -121,10 +123,12 @@ def _answer_terms(
     if row.outcome is None:
         return {}
     terms, kind = outcome_terms(row.outcome), NAMES[row.outcome]
-    values = {"confidence": row.confidence}
-    if row.outcome is Outcome.CORRECT:
-        values["confidence_correct"] = row.confidence
-    if row.confidence >= CONFIDENT:
+    values = brier_term(row)
+    if row.confidence is not None:
+        values["confidence"] = row.confidence
+        if row.outcome is Outcome.CORRECT:
+            values["confidence_correct"] = row.confidence
+    if (row.confidence or 0.0) >= CONFIDENT:
         names = "accuracy hallucination abstention"
         values |= _prefixed(terms, f"confidence_{CONFIDENT}_", names)
     else:
@@ -167,8 +171,9 @@ def _prefixed(terms: Mapping[str, float], prefix: str, names: str = "") -> Terms
 
 
 def confidence_bin(row: ScoredAnswer) -> float:
-    """The lower edge of an answer's bin: 0, 0.2, 0.4, 0.6 or 0.8 (Fig 6)."""
-    return min(int(row.confidence * 5), 4) / 5
+    """The lower edge of an answer's bin: 0, 0.2, 0.4, 0.6 or 0.8 (Fig 6); without a
+    confidence, the lowest."""
+    return min(int((row.confidence or 0.0) * 5), 4) / 5
 
 
 def majority_curve(

@@ -44,6 +44,7 @@ TITLES = {  # of arms whose names are abbreviations
     "rlkf": "RLKF",
     "dpo": "DPO",
     "iterative_dpo": "iterative DPO",
+    "rlcr": "RLCR",
 }
 
 
@@ -129,6 +130,25 @@ def confidence(results: Results) -> Figure:
         ax.set_ylim(0, 1.1)
     handles = figure.axes[0].get_legend_handles_labels()
     figure.legend(*handles, loc="outside upper center", ncols=3, frameon=False)
+    return figure
+
+
+def risk_coverage(results: Results) -> Figure:
+    """The risk–coverage curve by arm: the share of wrong answers among the most
+    confident ones, which cover so many of all questions. Bands are the range of the
+    seeds; a curve ends where an arm abstains from the rest."""
+    figure, ax = new_figure()
+    for i, (arm, runs) in enumerate(by_title(results).items()):
+        colour, line, _ = arm_style(i)
+        risks = _numbered(runs, "coverage", "risk")
+        coverage, name = [float(c) for c in risks], name_arm(arm, runs)
+        style = {"marker": "o", "ms": 3, "color": colour, "label": name}
+        ax.plot(coverage, risks.mean(), line, **style)
+        ax.fill_between(coverage, risks.min(), risks.max(), color=colour, alpha=0.2)
+    percent_axis(ax, "coverage: held-out questions", "x")
+    percent_axis(ax, "risk: wrong among these")
+    ax.set_xlim(0, 1.02)
+    legend_below(figure)
     return figure
 
 

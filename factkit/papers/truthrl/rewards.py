@@ -9,6 +9,7 @@ from factkit.prompts import completion_texts
 from factkit.run import identity
 from factkit.train import offline
 from factkit.verify.outcome import Outcome
+from factkit.verify.response import split_confidence
 
 if TYPE_CHECKING:
     from factkit.papers.truthrl.arms import TruthRL
@@ -51,16 +52,41 @@ def conditional(r_outcome: float, r_reason: float) -> float:
     return r_outcome * r_reason if r_outcome == 1 else r_outcome
 
 
+def abstention_price(result: Outcome, r_abs: float) -> float:
+    """+1 if correct, r_abs if abstaining, −1 if wrong (arXiv 2601.20126).
+
+    r_abs in [−1, 1]: 0 is `ternary`, −1 `binary`. Answering is worth more than
+    abstaining where it is right with probability p > (1 + r_abs) / 2.
+    """
+    return r_abs if result is Outcome.ABSTAIN else ternary(result)
+
+
+def rlcr(result: Outcome, confidence: float | None) -> float:
+    """R = 1[correct] − (q − 1[correct])² (RLCR, arXiv 2507.16806), in [−1, 1].
+
+    confidence: the stated q in [0, 1]. Abstaining is not correct: −q². A response
+    without a confidence (None) gets −1, as a wrong one with q = 1: in the authors' code
+    it earns neither correctness nor the term 1 − (q − 1[correct])², so 0 of R + 1.
+    Their further reward of the format is left out (ours).
+    """
+    if confidence is None:
+        return -1.0
+    correct = float(result is Outcome.CORRECT)
+    return correct - (confidence - correct) ** 2
+
+
 def reward(
     arm: str,
     result: Outcome,
     out_of_knowledge: bool = False,
     reasoning: float = 0.0,
     weight: float = 0.5,
+    confidence: float | None = None,
 ) -> float:
     """The reward of one response under an arm; ValueError on an arm that has none.
 
-    out_of_knowledge: by probing (§3.1). reasoning: quality in [0, 1] (§4.6).
+    out_of_knowledge: by probing (§3.1). reasoning: quality in [0, 1] (§4.6). weight: λ
+    of the additive reward, r_abs of the abstention price. confidence: the stated one.
     """
     match arm:
         case "binary":
@@ -77,6 +103,10 @@ def reward(
             return additive(ternary(result), reasoning, weight)
         case "ternary_reason_conditional":
             return conditional(ternary(result), reasoning)
+        case "abstention_price":
+            return abstention_price(result, weight)
+        case "rlcr":
+            return rlcr(result, confidence)
     raise ValueError(f"arm={arm} has no reward of the outcome")
 
 
@@ -129,6 +159,16 @@ def log_outcomes(
         log_metric(name, value)
 
 
+def log_confidences(
+    stated: Sequence[float | None], log_metric: Callable[[str, float], None]
+) -> None:
+    """Log the mean stated confidence, and the share of responses without one."""
+    known = [q for q in stated if q is not None]
+    log_metric("without_confidence", 1 - len(known) / len(stated))
+    if known:
+        log_metric("stated_confidence", sum(known) / len(known))
+
+
 def reward_function(
     p: "TruthRL", folder: Path, own: Reward | None = None
 ) -> Callable[..., Sequence[float | None]]:
@@ -141,6 +181,8 @@ def reward_function(
     from factkit.answers import verifier
 
     exact = p.arm == "ternary_strict_match"
+    priced = p.arm == "abstention_price"
+    weight = p.abstention_reward if priced else p.reason_weight
     verify = verifier.verifier(p, "exact" if exact else p.verifier)
     score = None
     if p.arm in ("rlhf", "rlkf"):
@@ -165,14 +207,17 @@ def reward_function(
             quality = judge_reasoning(texts, columns["id"], answers, questions)
             if known := [q for q in quality if q is not None]:
                 log_metric("reasoning", sum(known) / len(known))
-        rows = zip(results, columns["out_of_knowledge"], quality, strict=True)
+        stated = [split_confidence(text)[1] for text in texts]
+        if p.states_confidence:
+            log_confidences(stated, log_metric)
+        rows = zip(results, columns["out_of_knowledge"], quality, stated, strict=True)
         return [
             None
             if result is None or q is None
             else own(result, unknown)
             if own
-            else reward(p.arm, result, unknown, q, p.reason_weight)
-            for result, unknown, q in rows
+            else reward(p.arm, result, unknown, q, weight, sure)
+            for result, unknown, q, sure in rows
         ]
 
     truthrl_reward.__name__ = identity.callable_name(own) if own else f"truthrl_{p.arm}"

@@ -12,11 +12,13 @@ from factkit.answers.verifier import verifier
 from factkit.data.examples import Example
 from factkit.facts.policy import base_policy
 from factkit.papers.truthrl import rewards
-from factkit.papers.truthrl.arms import QuestionSftParams, TruthRL
+from factkit.papers.truthrl.arms import ARMS, QuestionSftParams, TruthRL
+from factkit.policy import models
 from factkit.policy.policy import load_policy
 from factkit.run import runs
 from factkit.train import grpo, offline
 from factkit.verify.outcome import Outcome
+from factkit.verify.response import CONFIDENCES, state_confidence
 
 NOTEBOOK = "12_truthrl_train"
 ABSTENTION = "I don't know"
@@ -55,7 +57,8 @@ def out_of_knowledge(probe: Probe, known_share: float) -> bool:
 
 
 def start_of(p: TruthRL, questions: ProbedQuestions, inputs: Sequence[Path]) -> str:
-    """The model from which DPO and RL start: the R-Tuning model of the same seed.
+    """The model from which DPO and RL start: the R-Tuning model of the same seed, for
+    rlcr the one that states its confidence.
 
     It is trained here if its run is not done (ours): a small policy never abstains, and
     without abstention in the rollouts the binary and ternary rewards have the same
@@ -63,10 +66,10 @@ def start_of(p: TruthRL, questions: ProbedQuestions, inputs: Sequence[Path]) -> 
     """
     if not p.cold_start:
         return base_policy(p)
-    r_tuning = p.model_copy(update={"arm": "r_tuning"})
-    rows = sft_rows("r_tuning", questions, RowFormat.of(p))
-    with runs.start(NOTEBOOK, r_tuning, inputs, QuestionSftParams, wait=True) as run:
-        return str(offline.sft(base_policy(p), rows, run.folder, r_tuning))
+    start = p.model_copy(update={"arm": ARMS[p.arm].start})
+    with runs.start(NOTEBOOK, start, inputs, QuestionSftParams, wait=True) as run:
+        (model,) = train_arm(start, base_policy(p), questions, run.folder)
+        return str(model)
 
 
 def train_arm(
@@ -86,12 +89,16 @@ def train_arm(
     match p.arm:
         case _ if reward:
             make_reward = functools.partial(rewards.reward_function, own=reward)
-        case "sft" | "r_tuning" | "rft":
+        case "sft" | "r_tuning" | "rft" | "stated_confidence":
             traces: Sequence[Probe] = ()
             if p.arm == "rft":
                 path = folder / "traces.jsonl"
                 traces = sample_again(p, start, questions, path).probes
             rows = require_rows(sft_rows(p.arm, questions, row_format, traces), p.arm)
+            if p.states_confidence:
+                start = models.add_words(
+                    start, CONFIDENCES, folder / "with_confidences"
+                )
             return [offline.sft(start, rows, folder, p)]
         case "dpo":
             rows = preference_rows(p.arm, questions, row_format, p.seed)
@@ -172,10 +179,17 @@ def sft_rows(
     knowledge; rft, of the policy's own traces (64 at temperature 0.6 in Appendix C),
     the commonest one that abstains where out of knowledge, else one that is correct:
     a question without such a trace has no row.
+    stated_confidence (for RLCR; ours) learns, of the samples that probed what the
+    policy knows, the first one, with the share of correct ones as its confidence: over
+    all rows the confidence is right on average, and no fact is taught.
     """
     rows = []
-    for i, (example, _, unknown) in enumerate(questions):
-        if arm == "rft":
+    target: str | None
+    for i, (example, probe, unknown) in enumerate(questions):
+        if arm == "stated_confidence":
+            target = probe.samples[0] if any(probe.outcomes) else ""
+            target = target and state_confidence(target, probe.accuracy)
+        elif arm == "rft":
             wanted = Outcome.ABSTAIN if unknown else Outcome.CORRECT
             target = traces[i].most_frequent(wanted)
         elif arm == "r_tuning" and unknown:

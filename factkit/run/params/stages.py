@@ -16,6 +16,7 @@ from factkit.run.params import fields
 
 SEARCH_KEY = "FACTKIT_SEARCH_KEY"  # variable with the key of a web search
 Profile = Literal["tiny", "laptop", "h100_lora", "h100_full"]
+CONFIDENCE_TOKENS = 6  # of " (0.7)", at most
 PROFILES: tuple[str, ...] = typing.get_args(Profile)
 
 
@@ -165,9 +166,20 @@ class PolicyParams(JudgeParams):
     pretrain_learning_rate: fields.LearningRate = 5.0e-3
     pretrain_reading: fields.Weight = 0.0
 
+    @property
+    def states_confidence(self) -> bool:
+        """Whether the policy ends a response with its confidence: "Paris (0.7)"."""
+        return False
+
+    @property
+    def response_tokens(self) -> int:
+        """New tokens of a response: the answer's, and those of a stated confidence."""
+        stated = CONFIDENCE_TOKENS if self.states_confidence else 0
+        return self.max_completion_length + stated
+
     @model_validator(mode="after")
     def _policy_fits(self) -> Self:
-        if self.max_completion_length >= self.max_context_length:
+        if self.response_tokens >= self.max_context_length:
             raise ValueError(
                 f"max_completion_length={self.max_completion_length} leaves no room "
                 f"for a prompt in max_context_length={self.max_context_length}"
