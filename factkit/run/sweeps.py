@@ -154,7 +154,7 @@ class Sweep:
         if not getattr(p, "has_own_data", False):
             return False
         data = read_results(folders.run_folder(p.data_notebook, p))
-        return bool(data) and data["inputs"].get(OWN_DATA) != p.own_checksum()
+        return data is not None and data["inputs"].get(OWN_DATA) != p.own_checksum()
 
     def _visible_gpus(self) -> int:
         """The GPUs that runs may choose from, 0 if they need none."""
