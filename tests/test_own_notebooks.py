@@ -17,12 +17,12 @@ SMALL = {
     "train_questions": 28,
     "dev_questions": 14,
     "test_questions": 28,
-    "comparison_questions": 4,
+    "comparison_questions": 1,
     "probe_samples": 4,
     "max_completion_length": 4,
     "lora_rank": 0,
     "sft_learning_rate": 5.0e-3,
-    "sft_epochs": 8,
+    "sft_epochs": 2,
     "rl_steps": 2,
     "rl_batch_size": 16,
     "num_generations": 4,
@@ -31,8 +31,8 @@ SMALL = {
 
 @pytest.fixture(scope="module")
 def values(tmp_path_factory):
-    """What papermill injects: the example's files, small sizes and a random policy
-    that reads the example's words."""
+    """What papermill injects: the example's files, small sizes and a random policy of
+    the example's words."""
     import torch
     from transformers import LlamaConfig, LlamaForCausalLM
 
@@ -42,9 +42,8 @@ def values(tmp_path_factory):
     text += " References: Question: Answer: I don't know"
     splitter = pre_tokenizers.Whitespace()
     words = dict.fromkeys(re.findall(r"\w+|[^\w\s]+", text))
-    tokenizer = of_words(
-        "?unk", "</s>", *words, splitter=splitter, unk_token="?unk", eos_token="</s>"
-    )
+    special = {"unk_token": "?unk", "eos_token": "</s>", "pad_token": "</s>"}
+    tokenizer = of_words("?unk", "</s>", *words, splitter=splitter, **special)
     tokenizer.save_pretrained(folder)
     torch.manual_seed(0)
     sizes = {"hidden_size": 32, "intermediate_size": 64, "num_hidden_layers": 2}
@@ -80,9 +79,19 @@ def test_the_notebooks_train_on_the_example_and_report(values, launched, tmp_pat
     folder = tmp_path / "laptop-own"
     run_here("70_own_data", tmp_path, **values)
     known = read_results(folder / "70_own_data" / "main-s0")["metrics"]
-    assert known["out_of_knowledge"] > 0.5
+    kinds = ("out_of_knowledge", "sometimes_right", "always_right")
+    assert sum(known.get(kind, 0) for kind in kinds) == pytest.approx(1)
     run_here("71_own_train", tmp_path, **values)
     assert launched == ["prompting", "r_tuning", "ternary"]
     run_here("71_own_train", tmp_path, **values | {"arm": "r_tuning"})
-    assert len(launched) == 3
+    assert len(launched) == 3  # it is done
+    for arm in launched[1:]:
+        run, gain = (
+            read_results(folder / stem / f"{arm}-s0")["metrics"]
+            for stem in ("12_truthrl_train", "71_own_train")
+        )
+        assert gain["truthfulness"] == run["truthfulness"]
+        assert gain["gain_truthfulness"] == pytest.approx(run["gain_truthfulness"])
     run_here("72_own_report", tmp_path, **values)
+    report = read_results(folder / "72_own_report" / "main-s0")["metrics"]
+    assert {f"{arm}_accuracy" for arm in launched} <= report.keys()
