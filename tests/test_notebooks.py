@@ -135,7 +135,7 @@ def test_a_notebook_says_at_its_end_its_minutes_and_what_comes_next():
     for path, after in zip(NOTEBOOKS, [*NOTEBOOKS[1:], None], strict=True):
         cells = json.loads(path.read_text("utf-8"))["cells"]
         last = "".join(cells[-1]["source"])
-        said = re.search(rf"\*Minutes at `tiny` on two cores: ({MINUTES})\b", last)
+        said = re.search(rf"\*Minutes at `\w+` on two cores: ({MINUTES})\b", last)
         minutes = taken.get(path.stem, said and said[1])
         title = "".join(
             json.loads((after or path).read_text("utf-8"))["cells"][0]["source"]

@@ -17,7 +17,7 @@ from factkit.data.search import in_process
 from factkit.data.splits import split_prompts
 from factkit.facts.own.source import open_source
 from factkit.gpu import services
-from factkit.run import params, runs
+from factkit.run import params, runs, sweeps
 from factkit.run.params import ROOT
 
 AWKWARD = ROOT.parent / "shared" / "data" / "awkward"
@@ -275,6 +275,17 @@ def test_a_changed_file_starts_the_data_anew_and_no_other_notebook(towns, capsys
             moved[notebook] = not (run.folder / "probe.jsonl").exists()
     assert moved == {"10_truthrl_data": True, "13_truthrl_ablations": False}
     assert "other input data" in capsys.readouterr().out
+
+
+def test_a_sweep_makes_the_data_anew_once_a_file_has_changed(towns):
+    sweep = sweeps.Sweep("truthrl", towns, ["prompting"], [0])
+    assert not sweep.has_changed_data()  # there are none yet
+    with runs.start("10_truthrl_data", towns) as run:
+        run.finish({})
+    assert not sweep.has_changed_data()
+    path = ROOT / towns.documents_path / "0.md"
+    path.write_text("# Town0\n\nThe mayor is new.", "utf-8")
+    assert sweep.has_changed_data()
 
 
 # ---- requests and claims

@@ -43,12 +43,14 @@ def test_every_yaml_file_is_valid_with_a_comment_above_each_value():
     assert {path: lines for path, lines in bare.items() if lines} == {}
 
 
-def test_a_notebook_s_cell_shows_what_it_reads_with_the_values_of_profile_tiny():
+def test_a_notebook_s_cell_shows_what_it_reads_with_the_values_of_its_profile():
+    """Those of profile tiny, or of the one that the cell names."""
     faults = {}
     for path in NOTEBOOKS:
         cell = declared(path)
-        tiny = params.load(paper_of(path), "tiny").model_dump()
-        other = {k for k, v in cell.items() if k in tiny and v != tiny[k]}
+        profile, variant = cell["profile"], cell.get("variant", "")
+        own = params.load(paper_of(path), profile, variant=variant).model_dump()
+        other = {k for k, v in cell.items() if k in own and v != own[k]}
         cells = nbformat.read(path, 4).cells
         source = "\n".join(c.source for c in cells if c.cell_type == "code")
         fields = params.find_classes()[paper_of(path)].model_fields.keys()

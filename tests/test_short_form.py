@@ -6,7 +6,7 @@ from dataclasses import asdict
 import pytest
 from fake_policy import FakePolicy
 
-from factkit.answers import exposure_bin, short_form
+from factkit.answers import exposure_bin, short_form, split_gain
 from factkit.answers.short_form import ScoredAnswer
 from factkit.answers.verifier import verifier
 from factkit.data.examples import Example, write_rows
@@ -29,6 +29,25 @@ def test_rates_by_hand():
     assert short_form.rates(results) == pytest.approx(
         {"truthfulness": 0.1, "accuracy": 0.3, "hallucination": 0.2, "abstention": 0.5}
     )
+
+
+def test_the_gain_in_precision_on_questions_answered_both_times_and_by_silence():
+    before = [CORRECT, CORRECT, WRONG, WRONG, WRONG, ABSTAIN, None, WRONG]
+    after = [CORRECT, WRONG, CORRECT, CORRECT, ABSTAIN, CORRECT, WRONG, None]
+    same = short_form.same_answered(before, after)
+    assert same == pytest.approx(
+        {
+            "precision": 4 / 6,
+            "same_answered_rate": 4 / 8,
+            "same_answered_precision": 3 / 4,
+            "before_same_answered_precision": 2 / 4,
+        }
+    )
+    parts = split_gain(same, short_form.same_answered(before, before), "precision")
+    assert parts == pytest.approx(
+        {"change": 4 / 6 - 2 / 6, "same answered": 1 / 4, "by silence": 1 / 12}
+    )
+    assert short_form.same_answered([ABSTAIN, WRONG], [WRONG, ABSTAIN]) == {}
 
 
 def test_more_judge_failures_than_one_in_twenty_are_refused(tmp_path):

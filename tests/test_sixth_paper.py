@@ -14,7 +14,7 @@ from factkit.run.params import ROOT, read_yaml
 MOST_LINES = 60  # of library code
 
 LIBRARY = {
-    "__init__.py": '"""Modest answers (paper 7): notebooks 70 and 72."""\n',
+    "__init__.py": '"""Modest answers (paper 8): notebooks 80 and 82."""\n',
     "arms.py": '''"""The parameters and arms of modest answers."""
 
 from factkit.run.arms import Arm, Paper
@@ -40,7 +40,7 @@ class Modest(ModestRlParams, SweepParams):
     arm: fields.Name = "modest"
 
 
-PAPER = Paper(7, "Modest answers", Modest, ARMS, ("accuracy", "abstention"))
+PAPER = Paper(8, "Modest answers", Modest, ARMS, ("accuracy", "abstention"))
 ''',
     "rewards.py": '''"""The reward of modest answers."""
 
@@ -79,7 +79,7 @@ def train_arm(p, start, train, folder):
 ''',
 }
 NOTEBOOKS = {
-    "70_modest_data": [
+    "80_modest_data": [
         'profile: str = "tiny"  # tiny | laptop | h100_lora | h100_full',
         """
 from factkit.data import splits
@@ -89,7 +89,7 @@ from factkit.run import params, runs
 from factkit.run.params.data import QuestionParams
 
 P = params.check("modest", globals())
-run = runs.start("70_modest_data", P, depends_on=QuestionParams)
+run = runs.start("80_modest_data", P, depends_on=QuestionParams)
 """,
         """
 world = facts.build_world(people=P.world_people, seed=P.world_seed)
@@ -100,7 +100,7 @@ for name, examples in split.items():
 results = run.finish({"questions": sum(map(len, split.values()))})
 """,
     ],
-    "72_modest_train": [
+    "82_modest_train": [
         'arm: str = "modest"  # base | modest',
         """
 from factkit.answers import short_form
@@ -114,9 +114,9 @@ from factkit.report import deviations
 from factkit.run import params, runs
 
 P = params.check("modest", globals())
-data = runs.run_folder("70_modest_data", P)
+data = runs.run_folder("80_modest_data", P)
 inputs = [data / "train.jsonl", data / "test.jsonl"]
-run = runs.start("72_modest_train", P, inputs, ARMS[P.arm].reads)
+run = runs.start("82_modest_train", P, inputs, ARMS[P.arm].reads)
 assert run.expected("before_and_after") is None
 """,
         """
@@ -238,13 +238,13 @@ def test_a_sixth_paper_is_checked_planned_trained_and_reported(tree):
     value = "abstention_reward=0.5"
     assert factkit(root, "check", "modest", "--set", value).endswith("0.5\nok\n")
     plan = factkit(root, "sweep", "modest", "--", "--dry-run")
-    for run in ("70_modest_data/main-s0", "base-s0", "modest-s0"):
+    for run in ("80_modest_data/main-s0", "base-s0", "modest-s0"):
         assert run in plan, plan
 
-    runs = [["70_modest_data", {}]]
-    runs += [["72_modest_train", {"arm": arm}] for arm in ("base", "modest")]
+    runs = [["80_modest_data", {}]]
+    runs += [["82_modest_train", {"arm": arm}] for arm in ("base", "modest")]
     python(root, "-c", RUN_NOTEBOOKS, json.dumps(runs))
-    trained = root / "outputs" / "tiny" / "72_modest_train" / "modest-s0"
+    trained = root / "outputs" / "tiny" / "82_modest_train" / "modest-s0"
     curve = (trained / "metrics.csv").read_text("utf-8")
     assert curve.count("\n") == 1 + SMALL["rl_steps"]
     results = json.loads((trained / "results.json").read_text("utf-8"))

@@ -162,6 +162,35 @@ def rates_by(
     return {k: rates(v) | {"n": len(v)} for k, v in sorted(groups.items())}
 
 
+def same_answered(
+    before: Sequence[Outcome | None], after: Sequence[Outcome | None]
+) -> dict[str, float]:
+    """Precision, and precision before and after on the questions answered both times.
+
+    `precision` is the share of the answers given after training that are correct. It
+    also grows when the policy abstains where it was wrong; the shares of questions
+    answered both times, `same_answered_precision` and `before_same_answered_precision`,
+    do not. All in [0, 1]; empty without such a question. `split_gain` takes them.
+    """
+    given = (Outcome.CORRECT, Outcome.WRONG)
+    right = [a is Outcome.CORRECT for a in after if a in given]
+    pairs = zip(before, after, strict=True)
+    both = [
+        (b is Outcome.CORRECT, a is Outcome.CORRECT)
+        for b, a in pairs
+        if b in given and a in given
+    ]
+    if not both:
+        return {}
+    old, new = (sum(side) / len(both) for side in zip(*both, strict=True))
+    return {
+        "precision": sum(right) / len(right),
+        "same_answered_rate": len(both) / len(after),
+        "same_answered_precision": new,
+        "before_same_answered_precision": old,
+    }
+
+
 def majority(
     samples: Sequence[str], outcomes: Sequence[Outcome | None], boxed: bool = False
 ) -> Outcome | None:

@@ -60,9 +60,10 @@ def build(folder: Path, profile: str, output_dir: str = "outputs") -> list[Path]
 def _run_of(source: Path, runs_folder: Path) -> Path:
     """The run that a page shows; of a train notebook the paper's main arm, or else
     another one."""
-    paper, folder = source.stem.split("_")[1], runs_folder / source.stem
+    folder = runs_folder / source.stem
+    paper = find_papers().get(source.stem.split("_")[1])
     trains = source.stem.endswith("_train")
-    own = folder / (f"{find_papers()[paper].main_arms[-1]}-s0" if trains else "main-s0")
+    own = folder / (f"{paper.main_arms[-1]}-s0" if paper and trains else "main-s0")
     return own if own.is_dir() else min(folder.glob("*-s0"), default=own)
 
 
@@ -72,7 +73,7 @@ def _needs_a_policy(stem: str) -> bool:
         stages = {stem: stage for stage, stem in paper.notebooks.items()}
         by_hand = ["rewards"] if paper.rewards_by_hand else []
         return stages[stem] not in ("ablations", "figures", *by_hand)
-    return stem.startswith("9")
+    return name == "own" or stem.startswith("9")
 
 
 def _find_or_execute(source: Path, profile: str, output_dir: str) -> Path | None:

@@ -25,7 +25,7 @@ from factkit.run.files import file_checksum, write_atomically
 from factkit.run.folders import RunError, lock_folder, relative, run_folder
 from factkit.run.folders import profile_folder as profile_folder
 from factkit.run.params import ROOT, papermill_files
-from factkit.run.params.own import OwnDataParams
+from factkit.run.params.own import OWN_DATA, OwnDataParams
 from factkit.run.params.stages import RunParams
 from factkit.run.results import JUDGEMENTS, read_results, write_items, write_results
 from factkit.run.results import ResultsError as ResultsError
@@ -201,7 +201,7 @@ def start(
     digests = {relative(path): _digest(path, params) for path in inputs}
     own = params if isinstance(params, OwnDataParams) else None
     if own and own.has_own_data and notebook == own.data_notebook:
-        digests["own data"] = own.own_checksum()
+        digests[OWN_DATA] = own.own_checksum()
     fields = type(params).model_fields
     keys = set((depends_on or type(params)).model_fields) - {"output_dir"}
     keys -= folders.SERVICE_KEYS

@@ -21,6 +21,7 @@ from factkit.run.arms import find_papers
 from factkit.run.failures import RunFailure, UserError, explain_storage, last_error
 from factkit.run.files import cache_dir, write_atomically
 from factkit.run.params import ROOT
+from factkit.run.params.own import OWN_DATA
 from factkit.run.results import read_results
 
 
@@ -92,6 +93,7 @@ class Sweep:
         remote = any(a.partition("=")[0] in ("--executor", "-e") for a in extra)
         visible = 0 if dry or remote else self._visible_gpus()
         self._refuse_other_values()
+        renewed = ["--forcerun", "data"] if self.has_changed_data() else []
         self.folder.mkdir(parents=True, exist_ok=True)
         env = environment(1 if remote else jobs)
         if remote:  # runs share neither this machine's cores nor its terminal
@@ -118,7 +120,7 @@ class Sweep:
         try:
             with contextlib.closing(calls):  # and the locks that it holds
                 for options in calls:
-                    words = [*command, *extra, *options, *config]
+                    words = [*command, *extra, *renewed, *options, *config]
                     code, output = _run(words, env, label, bool(extra))
                     if code:
                         break
@@ -146,6 +148,14 @@ class Sweep:
                 f"{causes}\n{more}remove the cause, and the same command goes on with "
                 "the rest"
             )
+
+    def has_changed_data(self) -> bool:
+        """Whether the data were made of other files of the user's than there are."""
+        p = self.params
+        if not getattr(p, "has_own_data", False):
+            return False
+        data = read_results(folders.run_folder(p.data_notebook, p))
+        return data is not None and data["inputs"].get(OWN_DATA) != p.own_checksum()
 
     def _visible_gpus(self) -> int:
         """The GPUs that runs may choose from, 0 if they need none."""
@@ -221,8 +231,9 @@ class Sweep:
 
 
 def train_arms(paper: str, p: Any) -> list[dict[str, Any]]:
-    """Train the arms and seeds in `p.arms` and `p.seeds` that have no results yet;
-    returns the results of all. Raises SweepError if a run fails."""
+    """Train the arms and seeds in `p.arms` and `p.seeds` that have no results yet, or
+    results of other data; returns the results of all. Raises SweepError if a run fails.
+    """
     files = params.load(paper, p.profile, variant=p.variant).model_dump()
     values = p.model_dump(exclude={"arm", "arms", "seed", "seeds", "output_dir"})
     changed = {key: value for key, value in values.items() if value != files[key]}
@@ -230,7 +241,7 @@ def train_arms(paper: str, p: Any) -> list[dict[str, Any]]:
     runs = sweep.run_folders(sweep.arms)
     missing = [folder for folder in runs if not read_results(folder)]
     print(f"{len(runs) - len(missing)} of {len(runs)} runs are done")
-    if missing:
+    if missing or sweep.has_changed_data():
         targets = [folders.relative(folder / "results.json") for folder in runs]
         sweep.run(targets, label="sweep")
     results = [result for folder in runs if (result := read_results(folder))]

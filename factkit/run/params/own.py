@@ -10,6 +10,7 @@ from factkit.run.params import fields
 from factkit.run.paths import ROOT
 
 OWN = "own"  # the source of questions, requests or claims
+OWN_DATA = "own data"  # among a run's inputs: the checksum of the user's files
 
 
 class OwnDataParams(BaseModel):
