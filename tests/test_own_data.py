@@ -232,13 +232,20 @@ def test_check_shows_what_was_read_and_two_prompts_as_the_policy_reads_them(
     (folder / "config.json").write_text('{"model_type": "llama"}', "utf-8")
     (folder / "model.safetensors").write_bytes(b"")
     p = towns.model_copy(update={"policy": str(folder)})
-    rows, groups, splits, documents, *prompts = own_data.describe(p)
+    rows, groups, splits, documents, answers, *prompts = own_data.describe(p)
     assert rows.endswith("40 read, 40 kept") and groups.endswith("20 by town")
     assert "train_questions=16 + dev_questions=8" in splits
     assert "20 kept" in documents and len(prompts) == 2
+    assert answers == f"ok  answers of more than {p.max_completion_length} tokens: 0"
     for prompt in prompts:
         town = re.search(r"of (Town\d+)\?\nAnswer:", prompt)[1]
         assert f"References:\n{town}: The mayor of {town} is" in prompt
+    rows = [{"question": f"Who is {i}?", "answer": "a b c"} for i in range(40)]
+    write_lines(ROOT / p.questions_path, rows)
+    short = {"max_completion_length": 2, "group_field": ""}
+    assert "NO  answers of more than 2 tokens: 40; raise max_completion" in "\n".join(
+        own_data.describe(p.model_copy(update=short))
+    )
 
 
 def test_own_sizes_are_held_against_rows_and_groups_before_anything_loads(towns):

@@ -7,12 +7,14 @@ import pytest
 from fake_policy import FakePolicy
 
 from factkit.answers import exposure_bin, short_form, split_gain
+from factkit.answers.items import same_answered
 from factkit.answers.short_form import ScoredAnswer
 from factkit.answers.verifier import verifier
 from factkit.data.examples import Example, write_rows
 from factkit.policy.policy import load_policy
 from factkit.policy.vllm_engine import VllmEngine
 from factkit.run import params
+from factkit.run.statistics import means
 from factkit.verify.outcome import Outcome
 
 P = params.load("truthrl", "tiny")
@@ -32,22 +34,28 @@ def test_rates_by_hand():
 
 
 def test_the_gain_in_precision_on_questions_answered_both_times_and_by_silence():
-    before = [CORRECT, CORRECT, WRONG, WRONG, WRONG, ABSTAIN, None, WRONG]
-    after = [CORRECT, WRONG, CORRECT, CORRECT, ABSTAIN, CORRECT, WRONG, None]
-    same = short_form.same_answered(before, after)
+    before, after = (
+        short_form.precision_items("abcdefgh", outcomes)
+        for outcomes in (
+            [CORRECT, CORRECT, WRONG, WRONG, WRONG, ABSTAIN, None, WRONG],
+            [CORRECT, WRONG, CORRECT, CORRECT, ABSTAIN, CORRECT, WRONG, None],
+        )
+    )
+    same = same_answered(before, after, ["precision"])
     assert same == pytest.approx(
         {
-            "precision": 4 / 6,
             "same_answered_rate": 4 / 8,
             "same_answered_precision": 3 / 4,
             "before_same_answered_precision": 2 / 4,
         }
     )
-    parts = split_gain(same, short_form.same_answered(before, before), "precision")
+    old, new = (means(items.values()) for items in (before, after))
+    assert (old, new) == ({"precision": 2 / 6}, {"precision": 4 / 6})
+    parts = split_gain(new | same, old, "precision")
     assert parts == pytest.approx(
-        {"change": 4 / 6 - 2 / 6, "same answered": 1 / 4, "by silence": 1 / 12}
+        {"change": 2 / 6, "same answered": 1 / 4, "by silence": 1 / 12}
     )
-    assert short_form.same_answered([ABSTAIN, WRONG], [WRONG, ABSTAIN]) == {}
+    assert same_answered({"a": {}}, after, ["precision"]) == {}
 
 
 def test_more_judge_failures_than_one_in_twenty_are_refused(tmp_path):

@@ -7,6 +7,7 @@ from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING
 
 from factkit.data.examples import Example
+from factkit.run.statistics import means
 from factkit.verify.response import extract_answers
 
 if TYPE_CHECKING:
@@ -32,6 +33,33 @@ def select_metrics(
     return {
         request: {name: values[name] for name in names if name in values}
         for request, values in items.items()
+    }
+
+
+def same_answered(
+    before: Mapping[str, Mapping[str, float]],
+    after: Mapping[str, Mapping[str, float]],
+    names: Sequence[str],
+) -> dict[str, float]:
+    """Means before and after over the requests answered both times.
+
+    A mean over the answers given also improves when the policy stops answering what it
+    answers badly; these do not. names: metrics that every request answered has, and no
+    other. `same_answered_…` are means of the items after, `before_same_answered_…` of
+    those before, and same_answered_rate is the share of requests answered both times.
+    Empty if there is no such request.
+    """
+    first = names[0]
+    ids = [
+        i for i, item in after.items() if first in item and first in before.get(i, {})
+    ]
+    if not ids:
+        return {}
+    old, new = (means([rows[i] for i in ids]) for rows in (before, after))
+    return {
+        "same_answered_rate": len(ids) / len(after),
+        **{f"same_answered_{name}": new[name] for name in names},
+        **{f"before_same_answered_{name}": old[name] for name in names},
     }
 
 

@@ -25,13 +25,13 @@ from typing import Any
 import pandas as pd
 
 from factkit.answers import exposure_bin, flatten_metrics, stored_meta
+from factkit.answers import items as request_items
 from factkit.answers.items import Items
 from factkit.answers.stage import Stage, compute_once
 from factkit.data.corpus import Document, Hit
 from factkit.data.evidence import EvidenceCache
 from factkit.data.examples import DataError, Example, read_rows, write_rows
 from factkit.policy.policy import Policy
-from factkit.run.statistics import means
 from factkit.verify import judge
 from factkit.verify.claims import (
     Claim,
@@ -238,26 +238,13 @@ def same_answered(
     after: Sequence[CheckedResponse],
     items_of: Callable[[Sequence[CheckedResponse]], Items] | None = None,
 ) -> dict[str, float]:
-    """Precision and hallucination before and after on the requests answered both times.
+    """`items.same_answered` of precision and hallucination, in [0, 1].
 
-    A mean over all answers also improves when the policy stops answering requests that
-    it answers badly; these do not. `same_answered_…` are means of the answers after,
-    `before_same_answered_…` of those before, and same_answered_rate is the share of
-    requests answered both times. All in [0, 1]; empty if there is no such request.
     items_of: default `items`.
     """
     old, new = map(items_of or items, (before, after))
-    name = "factual_precision"
-    ids = [i for i, item in new.items() if name in item and name in old.get(i, {})]
-    if not ids:
-        return {}
-    old_means, new_means = (means([rows[i] for i in ids]) for rows in (old, new))
-    names = (name, "hallucination_rate")
-    return {
-        "same_answered_rate": len(ids) / len(new),
-        **{f"same_answered_{n}": new_means[n] for n in names},
-        **{f"before_same_answered_{n}": old_means[n] for n in names},
-    }
+    names = ("factual_precision", "hallucination_rate")
+    return request_items.same_answered(old, new, names)
 
 
 def items(rows: Sequence[CheckedResponse]) -> Items:

@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from factkit.answers import stored_meta
+from factkit.answers.items import Items
 from factkit.answers.stage import Stage
 from factkit.data.examples import Example, read_rows
 from factkit.data.spelling import plain
@@ -162,32 +163,13 @@ def rates_by(
     return {k: rates(v) | {"n": len(v)} for k, v in sorted(groups.items())}
 
 
-def same_answered(
-    before: Sequence[Outcome | None], after: Sequence[Outcome | None]
-) -> dict[str, float]:
-    """Precision, and precision before and after on the questions answered both times.
-
-    `precision` is the share of the answers given after training that are correct. It
-    also grows when the policy abstains where it was wrong; the shares of questions
-    answered both times, `same_answered_precision` and `before_same_answered_precision`,
-    do not. All in [0, 1]; empty without such a question. `split_gain` takes them.
-    """
+def precision_items(ids: Sequence[str], outcomes: Sequence[Outcome | None]) -> Items:
+    """Question id → its precision: 1 for a correct answer, 0 for a wrong one; none
+    where the policy abstained or the judge failed."""
     given = (Outcome.CORRECT, Outcome.WRONG)
-    right = [a is Outcome.CORRECT for a in after if a in given]
-    pairs = zip(before, after, strict=True)
-    both = [
-        (b is Outcome.CORRECT, a is Outcome.CORRECT)
-        for b, a in pairs
-        if b in given and a in given
-    ]
-    if not both:
-        return {}
-    old, new = (sum(side) / len(both) for side in zip(*both, strict=True))
     return {
-        "precision": sum(right) / len(right),
-        "same_answered_rate": len(both) / len(after),
-        "same_answered_precision": new,
-        "before_same_answered_precision": old,
+        i: {"precision": float(outcome is Outcome.CORRECT)} if outcome in given else {}
+        for i, outcome in zip(ids, outcomes, strict=True)
     }
 
 
