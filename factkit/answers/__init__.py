@@ -11,6 +11,8 @@ UNTRAINED_RULES = {
     "relation_rule": "relation rule (untrained)",
     "first_claim": "first claim (untrained)",
 }
+# of `answers.calibration`, in tables of arms
+CALIBRATION = ("brier", "ece", "confidence_auc", "aurc")
 EXPOSURE_EDGES = (0, 1, 4, 10, 40)  # times; a bin reaches to below the next
 
 

@@ -28,7 +28,6 @@ from factkit.verify.outcome import Outcome
 
 BINS = 10  # of equal width; 1.0 is in the last
 STEPS = 10  # of the coverage
-SHOWN = ("brier", "ece", "confidence_auc", "aurc")  # in tables of arms
 
 
 def brier_term(row: ScoredAnswer) -> dict[str, float]:
