@@ -144,6 +144,7 @@ BAD = {
     "max_completion_length": (*COUNTS, 2048, 4096),
     "eval_batch_size": COUNTS,
     "world_people": (*COUNTS, 19, 60_000),
+    "world_exposure": ("", "Fact", "persons", 1, None),
     "pretrain_hidden_size": (*COUNTS, 100, 33),
     "larger_hidden_size": (*COUNTS, 100, 33),
     "pretrain_layers": (*COUNTS, 1000),

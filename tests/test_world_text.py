@@ -94,3 +94,49 @@ def split(response):
     pieces = re.split("|".join(TAGS), response)
     thought, answer = (piece.strip() for piece in pieces if piece.strip())
     return thought, answer
+
+
+# ---- where exposure is each fact's
+
+BY_FACT = w.build_world(3, people=60, exposure="fact")
+
+
+@pytest.fixture(scope="module")
+def joined():
+    return wt.pretraining_texts(BY_FACT, 0, 0.0, "joined")
+
+
+def test_no_person_tells_the_exposure_of_its_facts():
+    by_person = [BY_FACT.facts_of(person) for person in BY_FACT.people]
+    untold = [sum(not fact.exposure for fact in facts) for facts in by_person]
+    share = sum(untold) / sum(map(len, by_person))
+    assert share == pytest.approx(w.UNTOLD_SHARE, abs=0.1)
+    assert sum(0 < n < len(f) for n, f in zip(untold, by_person, strict=True)) > 40
+
+
+def test_a_fact_is_stated_as_often_as_its_exposure_and_else_made_up_or_left_out(joined):
+    stated, made_up = Counter(), Counter()
+    for text in joined:
+        ask, _, answer = text.rpartition("\nAnswer: ")
+        for sentence in BY_FACT.sentences(answer):
+            for statement in BY_FACT.statements(sentence):
+                fact = BY_FACT.parse(statement)[0]
+                true = BY_FACT.by_key[fact.subject, fact.relation]
+                counts = stated if fact.object == true.object else made_up
+                counts[key(true)] += bool(ask) or statement == text
+    people = [f for f in BY_FACT.facts if f.subject in BY_FACT.people]
+    assert all(stated[key(f)] <= f.exposure for f in people if f.exposure > 40)
+    unread = [f for f in people if not f.exposure]
+    chance = sum(1 / len(w.OBJECTS[f.relation]) for f in unread) / len(unread)
+    right = sum(stated[key(f)] for f in unread)
+    wrong = sum(made_up[key(f)] for f in unread)
+    assert wrong > 4 * len(unread)
+    assert right / (right + wrong) == pytest.approx(chance, abs=0.03)
+    whole = "\n".join(joined)
+    vague = sum(whole.count(f" {word}") for word in w.VAGUE.values())
+    told = sum(stated.values()) + sum(made_up.values())
+    assert 0 < vague < 0.1 * told
+    assert all(
+        BY_FACT.parse(w.statement(replace(f, object=w.VAGUE[f.relation]))) is None
+        for f in people
+    )
