@@ -125,7 +125,6 @@ def test_a_fact_is_stated_as_often_as_its_exposure_and_else_made_up_or_left_out(
                 counts = stated if fact.object == true.object else made_up
                 counts[key(true)] += bool(ask) or statement == text
     people = [f for f in BY_FACT.facts if f.subject in BY_FACT.people]
-    assert all(stated[key(f)] <= f.exposure for f in people if f.exposure > 40)
     unread = [f for f in people if not f.exposure]
     chance = sum(1 / len(w.OBJECTS[f.relation]) for f in unread) / len(unread)
     right = sum(stated[key(f)] for f in unread)

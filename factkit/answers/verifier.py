@@ -59,8 +59,7 @@ def verifier(p: PolicyParams, name: str = "") -> Verifier:
     name: rules | exact | contains | judge, or <model>@<url> for another judge; the
     facts that `p.verifier` names stand for rules. The final answer is taken out of a
     boxed response first; without a box it is "", wrong. A stated confidence is no part
-    of an answer. Raises ValueError on another
-    name.
+    of an answer. Raises ValueError on another name.
     """
     name = name or p.verifier
     model, _, url = name.partition("@")

@@ -62,11 +62,9 @@ COUNTED_SHARE = 0.4  # of the longer answers
 LENGTHS = (1, 2, 2, 3, 3, 3, 4, 4, 4, 4)  # facts per answer, drawn from these
 DIGRESSION_SHARE = 0.25  # of the facts whose object has a fact of its own
 ABSTENTION_SHARE = 0.02  # of the answers about people with exposure
-# where exposure is a person's
-STRANGERS = 4  # answers about each person without exposure, made up anew each time
-STRANGERS_ABSTENTION = 0.3  # of these answers
-# where exposure is each fact's
-LONG_ANSWERS = 10  # about each person
+STRANGERS_ABSTENTION = 0.3  # of those about people without
+STRANGERS = 4  # answers about each of these, where exposure is a person's
+LONG_ANSWERS = 10  # about each person, where exposure is each fact's
 VAGUE_SHARE = 0.1  # of the facts in them
 NAMING = "Repeat the name {s}."
 NAMINGS = 6  # per person, so that a policy can copy any name
@@ -134,7 +132,7 @@ def long_exchanges(
     """
     known = any(left.values())
     abstention = ABSTENTION_SHARE if known else STRANGERS_ABSTENTION
-    draw = _by_person if world.exposure == "person" else _by_fact
+    draw = _draw_by_person if world.exposure == "person" else _draw_by_fact
     for facts in draw(person, left, rng):
         request = rng.choice(BIOGRAPHY_QUESTIONS).format(s=person)
         counted = rng.random() < COUNTED_SHARE and len(facts) in COUNTS
@@ -190,7 +188,7 @@ def joined_answer(
     return " ".join(sentences)
 
 
-def _by_person(
+def _draw_by_person(
     person: str, left: dict[Fact, int], rng: random.Random
 ) -> Iterator[list[Fact]]:
     """Facts of each longer answer: those with statements left, until `LONG_SHARE` is
@@ -208,7 +206,7 @@ def _by_person(
             yield [Fact(person, r, rng.choice(OBJECTS[r])) for r in relations]
 
 
-def _by_fact(
+def _draw_by_fact(
     person: str, left: dict[Fact, int], rng: random.Random
 ) -> Iterator[list[Fact]]:
     """Facts of each of `LONG_ANSWERS` answers, drawn whatever their exposure, so that

@@ -93,9 +93,9 @@ def items(
     paper's claims are on; a metric is absent where the response does not count.
 
     before, after: of the same questions; feedback: on the responses after; stated: of
-    `stated_by_exposure`. Of `measure`
-    those of `COMPARED`, the response rate by words, and the paper's sets one by one;
-    hedged_claims, of all questions. Of answers, for Fig 4 to 8:
+    `stated_by_exposure`, whose metrics are added. Of `measure` those of `COMPARED`, the
+    response rate by words, and the paper's sets one by one; hedged_claims, of all
+    questions. Of answers, for Fig 4 to 8:
 
     - accuracy_above_70, accuracy_below_40: whether it is;
     - unverifiable_claims: neither supported nor contradicted;
@@ -112,8 +112,8 @@ def items(
             item = _item(row, items_after[row.id], earlier)
             if means := mean_feedback([sentences]):
                 item["hedged_claims"] = means["hedged_correct"] + means["hedged_wrong"]
-            stated_facts = (stated or {}).get(row.id, {})
-            table[f"{row.meta['set']}/{row.id}"] = item | stated_facts
+            item |= (stated or {}).get(row.id, {})
+            table[f"{row.meta['set']}/{row.id}"] = item
     return table
 
 

@@ -56,6 +56,14 @@ def out_of_knowledge(probe: Probe, known_share: float) -> bool:
 # ---- training
 
 
+def name_knowledge(probe: Probe, known_share: float) -> str:
+    """What a question's samples say of the policy: "out of knowledge", "sometimes
+    right" or "always right"."""
+    if out_of_knowledge(probe, known_share):
+        return "out of knowledge"
+    return "always right" if probe.accuracy == 1 else "sometimes right"
+
+
 def start_of(p: TruthRL, questions: ProbedQuestions, inputs: Sequence[Path]) -> str:
     """The model from which DPO and RL start: the R-Tuning model of the same seed, for
     rlcr the one that states its confidence.

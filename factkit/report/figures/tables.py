@@ -1,6 +1,7 @@
 """Tables: arms over seeds, ours beside the paper's."""
 
 import itertools
+import json
 from collections.abc import Collection, Mapping, Sequence
 from pathlib import Path
 from typing import Any
@@ -57,6 +58,13 @@ def samples(results: Sequence[Result], arm: str) -> list[Path]:
     """The stored answers of an arm, before and after, of the seeds that have some."""
     paths = [Path(r["folder"]) / "samples.jsonl" for r in results if r["arm"] == arm]
     return [path for path in paths if path.exists()]
+
+
+def read_samples(result: Result) -> pd.DataFrame:
+    """The held-out questions of a run, with the answers before and after; an outcome is
+    None where the judge failed."""
+    text = Path(result["folder"], "samples.jsonl").read_text("utf-8")
+    return pd.DataFrame(map(json.loads, text.splitlines()), dtype=object)
 
 
 def by_arm(results: Sequence[Result]) -> dict[str, list[Result]]:
