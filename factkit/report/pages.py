@@ -139,7 +139,8 @@ def notebooks() -> str:
         rows.append([link, own.get("tiny", ""), own.get("laptop", "")])
         last = "".join(texts[-2:-1])
         task = re.search(r"\*\*Try this\.\*\*\s+(.+)", last, re.DOTALL)
-        tasks += [f"**{title}.** {task[1].strip()}\n"] if task else []
+        end = "" if title.endswith("?") else "."
+        tasks += [f"**{title}{end}** {task[1].strip()}\n"] if task else []
     columns = ["notebook", "minutes at `tiny`", "minutes at `laptop`"]
     table = pd.DataFrame(rows, columns=columns).to_markdown(index=False)
     names = ("notebooks.md", "workshop.md")
