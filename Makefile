@@ -24,7 +24,7 @@ export GOMP_SPINCOUNT ?= 3000
 export TOKENIZERS_PARALLELISM ?= false
 
 .PHONY: help reproduce test test-slow test-all test-vllm rehearse test-verl bench book lab
-.PHONY: gpu-check locks clean distclean
+.PHONY: gpu-check locks reference clean distclean
 
 help:  ## Show the targets
 	@grep -hE '^[a-z-]+:.*##' $(MAKEFILE_LIST) | sed 's/:.*##/ —/'
@@ -147,6 +147,11 @@ locks: $(VENV)/dev.done  ## Make the locks again, from the pins in pyproject.tom
 
 bench: $(VENV)/dev.done  ## Measure speed on a quiet machine: outputs/reference/speed.md
 	$(BIN)/python tests/benchmarks
+
+# Of a sweep in outputs/<profile>-<variant>, from one commit.
+reference: $(VENV)/dev.done
+	$(BIN)/python tests/store_reference.py $(PAPER) $(PROFILE)$(VARIANT:%=-%)
+	$(BIN)/python -m factkit report --markdown
 
 book: $(VENV)/base.done  ## The notebooks as pages to read, in outputs/book (5 min)
 	$(BIN)/python -m factkit book outputs/book

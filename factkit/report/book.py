@@ -26,6 +26,7 @@ UNICODE_LETTERS = {
     r"\mathcal{L}": "ℒ",
 }
 CODE = re.compile(r"(```.*?```|`[^`]*`)", re.S)
+REFERENCE_RUN = "*This is the run that the reference results are of.*"
 NOT_RUN = "*This notebook has not been run here: its source, and reference figures.*"
 
 
@@ -36,8 +37,9 @@ class BookError(UserError):
 def build(folder: Path, profile: str, output_dir: str = "outputs") -> list[Path]:
     """Write one page per notebook and index.html; return the paths.
 
-    A page shows the notebook's run at the profile. Without a run, notebooks that need
-    no policy are executed, others are shown as source. Raises BookError if one fails.
+    A page shows the notebook's run at the profile, else the reference results' run of
+    it. Without either, notebooks that need no policy are executed, others are shown as
+    source. Raises BookError if one fails.
     """
     sources = sorted(NOTEBOOKS.glob("*.ipynb"))
     folder.mkdir(parents=True, exist_ok=True)
@@ -47,6 +49,8 @@ def build(folder: Path, profile: str, output_dir: str = "outputs") -> list[Path]
         executed = _find_or_execute(source, profile, output_dir)
         notebook = nbformat.read(executed or source, as_version=4)
         notes = [] if executed else [NOT_RUN, *_figures(source, profile)]
+        if executed and executed.is_relative_to(runs.REFERENCE):
+            notes = [REFERENCE_RUN]
         pages.append(folder / f"{source.stem}.html")
         _write(pages[-1], _prepare(notebook, notes))
         bar.update()
@@ -77,11 +81,14 @@ def _needs_a_policy(stem: str) -> bool:
 
 
 def _find_or_execute(source: Path, profile: str, output_dir: str) -> Path | None:
-    """The notebook of a stored run, or executed now; None if it needs a policy."""
+    """The notebook of a stored run, here or among the reference results, or executed
+    now; None if it needs a policy."""
     run = _run_of(source, params.ROOT / output_dir / profile)
     done = run / "notebook.ipynb"
-    if done.is_file():
-        return done
+    kept = _run_of(source, runs.REFERENCE / profile) / "notebook.ipynb"
+    for path in (done, kept):
+        if path.is_file():
+            return path
     if _needs_a_policy(source.stem):
         return None
     done.parent.mkdir(parents=True, exist_ok=True)
