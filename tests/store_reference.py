@@ -1,8 +1,9 @@
 """Store a paper's sweep as reference results: make reference PAPER=… PROFILE=….
 
-Of each run: results.json, metrics.csv and items.csv. Of the main arm with seed 0, of the
-runs that the reference has them of already and of notebooks without arms: samples and
-figures. At `tiny`, the executed notebooks, to be read where nothing is installed.
+Of each run: results.json, metrics.csv and items.csv. Samples of the main arm, which the
+last figures read, and of the runs that the reference has them of already. Figures of
+notebooks without arms, of the main arm with seed 0 and of the runs that the reference has
+them of. At `tiny`, executed notebooks, to be read where nothing is installed.
 """
 
 import base64
@@ -19,6 +20,7 @@ from factkit.run import params, results, runs
 from factkit.run.arms import find_papers
 
 TABLES = (results.FILE, "metrics.csv", "items.csv")
+SAMPLES = "samples.jsonl"
 WIDGET = "application/vnd.jupyter.widget-view+json"
 COLOURS = 64  # of a figure in a notebook: a third of its size, and no difference to see
 
@@ -41,22 +43,23 @@ def store(paper: str, folder: str) -> list[Path]:
             f"runs in outputs/{folder} are of commits {sorted(commits)} (+: changed "
             "after it); reference results are of one: sweep again from a clean clone"
         )
-    main = f"{own.notebooks['train']}/{own.main_arms[-1]}-s0"
-    return [_store_run(run, run.as_posix().endswith(main)) for run in made]
+    return [_store_run(run, own.main_arms[-1]) for run in made]
 
 
-def _store_run(run: Path, main: bool) -> Path:
+def _store_run(run: Path, main_arm: str) -> Path:
     kept = runs.REFERENCE.joinpath(*run.parts[-3:])
     alone = not run.parts[-2].endswith("_train")
-    whole = alone or main or (kept / "samples.jsonl").is_file()
+    shown = alone or run.name == f"{main_arm}-s0"
+    had = {path.name for path in kept.glob("*")}
     shutil.rmtree(kept, ignore_errors=True)
     kept.mkdir(parents=True)
-    for name in (*TABLES, *(["samples.jsonl"] if whole and not alone else [])):
+    sampled = run.name.startswith(f"{main_arm}-s") or SAMPLES in had
+    for name in (*TABLES, *([SAMPLES] if sampled else [])):
         if (run / name).is_file():
             shutil.copy(run / name, kept)
-    if whole and (run / "figures").is_dir():
+    if (run / "figures").is_dir() and (shown or "figures" in had):
         shutil.copytree(run / "figures", kept / "figures")
-    if run.parts[-3] == "tiny" and (alone or main):
+    if run.parts[-3] == "tiny" and shown:
         root = f"{run.parents[3]}/"  # the run's own clone: nobody else has its path
         text = (run / "notebook.ipynb").read_text(encoding="utf-8").replace(root, "")
         nbformat.write(clean(nbformat.reads(text, 4)), kept / "notebook.ipynb")

@@ -88,13 +88,14 @@ class Run:
     def record_inputs(self, *groups: Iterable[Mapping[str, Any]]) -> None:
         """Add results of other runs to the inputs that results.json lists.
 
-        Later figures name below them the arms whose results the kit ships.
+        Later figures name below them the arms whose results the kit ships, unless a
+        label says it: "sft (reference)", beside the user's own.
         """
         for result in chain(*groups):
             path = Path(result["folder"]) / "results.json"
             self.inputs[relative(path)] = file_checksum(path)
-            if result.get("reference"):
-                self.reference_arms[result["arm"].removesuffix(" (reference)")] = None
+            if result.get("reference") and not result["arm"].endswith("(reference)"):
+                self.reference_arms[result["arm"]] = None
 
     def figure(self, fig: "Figure", name: str) -> "Figure":
         """Save a figure as figures/<name>.png; returns it for the cell to show."""
