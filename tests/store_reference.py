@@ -1,8 +1,8 @@
 """Store a paper's sweep as reference results: make reference PAPER=… PROFILE=….
 
 Of each run: results.json, metrics.csv and items.csv. Samples of the main arm, which the
-last figures read, and of the runs that the reference has them of already. Figures of
-notebooks without arms, of the main arm with seed 0 and of the runs that the reference has
+last figures read, and of runs that the reference has them of already. Figures of
+notebooks without arms, of the main arm with seed 0 and of runs that the reference has
 them of. At `tiny`, executed notebooks, to be read where nothing is installed.
 """
 

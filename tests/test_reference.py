@@ -2,9 +2,16 @@
 
 import csv
 import json
+import re
+import shutil
+
+import nbformat
+import pytest
+import store_reference
 
 from factkit.run import arms, params
 from factkit.run.params import ROOT
+from factkit.run.results import write_results
 
 REFERENCE = ROOT / "outputs" / "reference"
 OWN = {"seed", "output_dir", "claims_path"}  # where a user's files are
@@ -42,6 +49,47 @@ def test_reference_results_name_hardware_time_and_commit_and_no_path():
         or any(str(value).startswith("/") for value in result["params"].values())
     ]
     assert offenders == []
+
+
+def test_the_arms_of_a_table_were_measured_at_one_commit():
+    """But for those that are to be measured anew."""
+    commits = {}
+    for name, result in RUNS.items():
+        setting, notebook, _ = name.split("/")
+        commits.setdefault(f"{setting}/{notebook}", set()).add(result["git"])
+    mixed = {name for name, of in commits.items() if len(of) > 1}
+    assert mixed == {
+        "tiny/22_rar_train",
+        "tiny/52_veri_train",
+        "tiny-short/61_compare_train",
+        "tiny-fivefold/61_compare_train",
+    }
+
+
+def test_runs_of_two_commits_are_not_stored(tmp_path, monkeypatch):
+    for seed, commit in enumerate("ab"):
+        folder = tmp_path / f"outputs/tiny/42_rlfh_train/base-s{seed}"
+        kept = REFERENCE / folder.relative_to(tmp_path / "outputs")
+        shutil.copytree(kept, folder)
+        content = json.loads((kept / "results.json").read_text("utf-8"))
+        write_results(folder, {**content, "git": commit})
+    monkeypatch.setattr(params, "ROOT", tmp_path)
+    with pytest.raises(SystemExit, match=r"\['a', 'b'\]"):
+        store_reference.store("rlfh", "tiny")
+
+
+def test_a_stored_notebook_has_results_and_neither_bars_nor_paths():
+    stored = sorted(REFERENCE.glob("tiny/*/*/notebook.ipynb"))
+    assert stored
+    assert sum(path.stat().st_size for path in stored) < 8e6
+    for path in stored:
+        notebook = nbformat.read(path, as_version=4)
+        outputs = [o for c in notebook.cells for o in c.get("outputs", ())]
+        assert any("image/png" in o.get("data", {}) for o in outputs), path
+        assert {o.get("name", "stdout") for o in outputs} == {"stdout"}, path
+        text = path.read_text("utf-8")
+        assert not re.search(r"/(root|home|work|tmp|Users)/", text), path
+        assert store_reference.clean(notebook) == notebook
 
 
 def test_every_arm_and_seed_of_a_profile_has_a_reference():
