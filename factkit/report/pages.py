@@ -136,12 +136,15 @@ def notebooks() -> str:
         title = texts[0].partition("\n")[0].removeprefix("# ")
         own = taken.loc[path.stem] if path.stem in taken.index else {}
         link = f"[{path.stem}]({path.name})"
-        rows.append([link, own.get("tiny", ""), own.get("laptop", "")])
+        kept = (runs.REFERENCE / "tiny" / path.stem).glob("*/notebook.ipynb")
+        read = [f"[{run.parent.name}](../{runs.relative(run)})" for run in sorted(kept)]
+        spent = [own.get(profile, "") for profile in ("tiny", "laptop")]
+        rows.append([link, *spent, " ".join(read)])
         last = "".join(texts[-2:-1])
         task = re.search(r"\*\*Try this\.\*\*\s+(.+)", last, re.DOTALL)
         end = "" if title.endswith("?") else "."
         tasks += [f"**{title}{end}** {task[1].strip()}\n"] if task else []
-    columns = ["notebook", "minutes at `tiny`", "minutes at `laptop`"]
+    columns = ["notebook", "minutes at `tiny`", "at `laptop`", "executed at `tiny`"]
     table = pd.DataFrame(rows, columns=columns).to_markdown(index=False)
     names = ("notebooks.md", "workshop.md")
     order, plan = ((runs.REFERENCE / "notes" / n).read_text("utf-8") for n in names)
