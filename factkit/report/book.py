@@ -26,7 +26,7 @@ UNICODE_LETTERS = {
     r"\mathcal{L}": "ℒ",
 }
 # nbconvert shows code in an output's Markdown in the font of text
-CODE_STYLE = "<style>.highlight pre { font-family: monospace; margin: 0 }</style></head>"
+CODE_STYLE = "<style>.highlight pre { font-family: monospace; margin: 0 }</style>"
 CODE = re.compile(r"(```.*?```|`[^`]*`)", re.S)
 REFERENCE_RUN = "*This is the run that the reference results are of.*"
 NOT_RUN = "*This notebook has not been run here: its source, and reference figures.*"
@@ -150,7 +150,7 @@ def _write(path: Path, notebook: NotebookNode) -> None:
     exporter = HTMLExporter(embed_images=True, **scripts)
     resources = {"metadata": {"name": path.stem, "path": str(params.ROOT)}}
     html, _ = exporter.from_notebook_node(notebook, resources)
-    html = html.replace("</head>", CODE_STYLE, 1)
+    html = html.replace("</head>", f"{CODE_STYLE}</head>", 1)
     html = re.sub(r"FORMULA(\d+)X", lambda m: formulas[int(m[1])], html)
     path.write_text(html, encoding="utf-8")
 
