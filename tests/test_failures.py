@@ -6,6 +6,7 @@ import os
 import sqlite3
 import subprocess
 import sys
+import textwrap
 
 import matplotlib
 import pytest
@@ -50,6 +51,15 @@ def storage_errors(path):
     yield sqlite3.OperationalError("database or disk is full"), "the disk is full"
     readonly = "attempt to write a readonly database"
     yield sqlite3.OperationalError(readonly), "no access ("
+
+
+def test_the_error_of_one_of_several_processes_is_named():
+    log = """[rank1]: RuntimeError: cut off
+    Sending process 7 closing signal SIGTERM
+    torch.distributed.elastic.multiprocessing.errors.ChildFailedError:
+    ======"""
+    assert failures.last_error(textwrap.dedent(log)) == "RuntimeError: cut off"
+    assert failures.last_error("warned\nkilled\n") == "killed"
 
 
 def test_what_can_t_be_written_is_named_with_the_fix(tmp_path, monkeypatch):

@@ -68,8 +68,12 @@ def shorten(text: str) -> str:
 
 
 def last_error(text: str) -> str:
-    """The last line of a process's output that names an exception, else the last."""
-    named = re.findall(r"(?m)^[\w.]*(?:Error|Exception|Interrupt)[^:\n]*: \S.*", text)
+    """The last line of a process's output that names an exception, else the last.
+
+    torch puts "[rank1]: " before the lines of each of several processes.
+    """
+    exception = r"[\w.]*(?:Error|Exception|Interrupt)[^:\n]*: \S.*"
+    named = re.findall(rf"(?m)^(?:\[rank\d+\]: )?({exception})", text)
     return [text, *text.strip().splitlines()[-1:], *named][-1]
 
 

@@ -17,7 +17,7 @@ from factkit.run.params.stages import TokenLevelParams
 from factkit.train.launch import LaunchError
 
 TOKEN_REWARD = """
-import os
+from torch import distributed
 
 
 def make_reward(p, folder):
@@ -28,7 +28,7 @@ def make_reward(p, folder):
 
 def make_cut_off(p, folder):
     '''Fails at the second rollout, once in each process.'''
-    rollouts, flag = [], folder / f"cut-{os.environ['RANK']}"
+    rollouts, flag = [], folder / f"cut-{distributed.get_rank()}"
     def odd(completion_ids, **columns):
         rollouts.append(1)
         if len(rollouts) == 2 and not flag.exists():
