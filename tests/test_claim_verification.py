@@ -6,7 +6,7 @@ import pytest
 
 from factkit.papers.veri import evaluate as cv
 from factkit.papers.veri.evaluate import Verified, scores
-from factkit.verify.trajectory import LABELS, Turn
+from factkit.verify.trajectory import LABELS, Answer, Turn
 
 SUPPORT, REFUTE, NEI = LABELS
 METRICS = (
@@ -178,3 +178,16 @@ def test_shares_of_the_form_of_forced_answers_and_searches():
     assert found["format_share"] == found["forced_share"] == 1 / 4
     assert found["searches"] == (3 + 1 + 4 + 0) / 4
     assert cv.summary(rows, max_searches=4)["format_share"] == 2 / 4
+
+
+def test_a_rule_cites_the_entries_whose_text_is_thought_and_none_for_nei():
+    found = "[[a]]: Bo bakes.\n[[b]]: Bo is old.\n[[c]]: Cy bakes."
+    turns = [
+        Turn("<plan>p</plan>\n<search>Bo</search>", True),
+        Turn(f"<information>{found}</information>", False),
+        Turn("<think>Bo is old. And Bo bakes. baker baker same.</think>", True),
+    ]
+    for label, cited in ((SUPPORT, ("a", "b")), (NEI, ())):
+        said = row(SUPPORT, "ab", label, "abc")
+        said = replace(said, trajectory=[*turns, said.trajectory[-1]])
+        assert cv.cite_what_was_read(said) == Answer(label, cited)

@@ -18,6 +18,7 @@ evidence, whose score is 0 whatever is cited. `checkable_evidence_score` leaves 
 out; `nei_evidence_score` is theirs. An answer without a readable label is wrong.
 """
 
+import re
 from collections.abc import Sequence
 from dataclasses import dataclass
 
@@ -28,6 +29,7 @@ from factkit.verify.trajectory import NEI, Answer, Turn
 
 SHORT = dict(zip(LABELS, ("support", "refute", "nei"), strict=True))
 LOW, HIGH = 0.85, 0.95  # §4.3
+ENTRY = re.compile(r"^\[\[(.+?)\]\]: (.+)$", re.MULTILINE)  # of what a search found
 ACCURACIES = ("joint_accuracy", "verification_accuracy", "label_accuracy")
 OF_A_SET = (*ACCURACIES, "evidence_score")
 COMPARED = {  # metrics in the claims of papers/veri/published/claims.csv
@@ -144,6 +146,20 @@ def marks(answer: Answer, label: str, gold: Sequence[str]) -> dict[str, float]:
     if label != NEI:
         values["checkable_evidence_score"] = score
     return values
+
+
+def cite_what_was_read(row: Verified) -> Answer:
+    """The answer with other evidence: the entries that were found and whose whole text
+    the thoughts repeat, or none with the label NOT ENOUGH INFO.
+
+    An untrained rule for a policy whose thoughts state what it read, as those of the
+    scripts do (ours): what exact citation alone gains.
+    """
+    label, steps = row.answer.label, t.parse_steps(row.trajectory)
+    thoughts = " ".join(step.text for step in steps if step.kind == "think")
+    found = "\n".join(step.text for step in steps if step.kind == "information")
+    read = [entry for entry, text in ENTRY.findall(found) if text in thoughts]
+    return Answer(label, () if label == NEI else tuple(dict.fromkeys(read)))
 
 
 # ---- all answers
