@@ -179,8 +179,8 @@ def compare(found: str, claimed: str) -> str:
 def comparison_texts(rng: random.Random, n: int) -> list[str]:
     """n texts of comparisons of random objects, half of them equal.
 
-    They teach to tell whether two neighbouring words are the same, which a policy of
-    0.9M parameters does not learn from the trajectories in as many updates.
+    They teach a small policy to tell whether two neighbouring words are the same: a
+    trajectory has one or two comparisons, such a text has `COMPARISONS`.
     """
     kinds = [objects for relation, objects in OBJECTS.items() if " " not in relation]
     texts = []
