@@ -13,7 +13,6 @@ from factkit.data.corpus import format_chunks
 from factkit.data.entries import split_entry
 from factkit.data.examples import LABELS, DataError, refuse_overlap
 from factkit.data.search import in_process
-from factkit.facts.source import open_source
 from factkit.facts.world import facts as w
 from factkit.papers.veri import data as claim_data
 from factkit.papers.veri import search_rollout
@@ -91,9 +90,7 @@ def test_an_offline_prompt_holds_all_gold_evidence_each_text_once(
     p, sets, entries, search
 ):
     for context in (0, 3):
-        given = claim_data.offline_evidence(
-            sets["train"], entries, search, context, open_source(p.claims, p).mark
-        )
+        given = claim_data.offline_evidence(sets["train"], entries, search, context)
         asked = search_rollout.format_prompts(sets["train"], p.offline_template, given)
         for example, prompt in zip(sets["train"], asked, strict=True):
             ids = [text.id for text in given[example.id]]
@@ -109,10 +106,7 @@ def test_an_offline_prompt_that_is_too_long_loses_texts_but_never_gold(
     p, sets, entries, search
 ):
     claims = [e for e in sets["train"] if e.evidence][:6]
-    mark = open_source(p.claims, p).mark
-    given = claim_data.offline_evidence(
-        claims, entries, search, p.context_entries, mark
-    )
+    given = claim_data.offline_evidence(claims, entries, search, p.context_entries)
     tokenizer, longest = of_words("any"), p.max_completion_length
     prompts = search_rollout.format_prompts(claims, p.offline_template, given)
     longest += (

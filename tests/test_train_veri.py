@@ -6,7 +6,6 @@ import pytest
 
 from factkit.data.bm25 import CorpusIndex
 from factkit.data.search import in_process
-from factkit.facts.source import open_source
 from factkit.facts.world import facts as world
 from factkit.facts.world import texts as world_text
 from factkit.papers.veri import data as claim_data
@@ -39,9 +38,8 @@ def data():
     p = load()
     sets, entries, _ = claim_data.claim_sets(p)
     search = in_process(CorpusIndex(entries))
-    mark = open_source(p.claims, p).mark
     given = claim_data.offline_evidence(
-        sets["train"], entries, search, p.context_entries, mark
+        sets["train"], entries, search, p.context_entries
     )
     told = claim_data.script_trajectories(p, sets["train"], search)
     taught = of_examples(sets["train"], told)

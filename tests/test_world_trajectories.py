@@ -24,7 +24,7 @@ from factkit.verify.trajectory import is_well_formed, parse_answer
 CAREFUL = Habits(own_words=1.0, second_hop=1.0, precise=1.0)
 WORLD = w.build_world(people=60)
 ENTRIES = {entry.id: entry for entry in wt.list_entries(WORLD)}
-SEARCH = wt.mark_search(in_process(CorpusIndex(ENTRIES.values())))
+SEARCH = in_process(CorpusIndex(ENTRIES.values()))
 CLAIMS = wt.make_claims(WORLD, 90, 0)
 READER = ClaimReader(WORLD)
 N = 2_000
@@ -92,8 +92,8 @@ def test_a_claim_and_its_swapped_twin_are_searched_and_read_alike():
             query.replace(stated.object, others[0]) for query in t.extract_queries(one)
         ]
         assert twin != claim.question and asked == t.extract_queries(two)
-        bare = [[wt.unmark(x) for x in thoughts(made)] for made in (one, two)]
-        assert bare[0] == bare[1]
+        found = [[x.split(". ")[0] for x in thoughts(made)] for made in (one, two)]
+        assert found[0] == found[1]
         assert parse_answer(one).evidence == parse_answer(two).evidence
 
 
@@ -126,8 +126,12 @@ def test_every_word_is_known_no_text_longer_than_a_row_and_no_fact_taught(
     every += [text for e in ENTRIES.values() for text in (e.text, f"[[{e.id}]]")]
     for text, ids in zip(every, tokenizer(every)["input_ids"], strict=True):
         assert tokenizer.unk_token_id not in ids, text
+    compared = [text for text in texts if text.startswith("Compare:")]
+    assert len(compared) == wt.N_COMPARISON_TEXTS
+    for found, claimed, said in re.findall(r"(\w+) (\w+) (\w+)\.", compared[0]):
+        assert said == ("same" if found == claimed else "other")
     lines = re.findall(r"^\[\[.*?\]\]: (.*)$", "\n".join(texts), re.MULTILINE)
-    parsed = [WORLD.parse(wt.unmark(line)) for line in lines]
+    parsed = [WORLD.parse(line) for line in lines]
     facts = [fact for fact, _ in filter(None, parsed)]
     known = [f for f in facts if (f.subject, f.relation) in WORLD.by_key]
     true = sum(WORLD.by_key[f.subject, f.relation].object == f.object for f in known)

@@ -10,7 +10,6 @@ from factkit.answers.sampling import Probe
 from factkit.data.bm25 import CorpusIndex
 from factkit.data.examples import write_examples, write_rows
 from factkit.data.search import in_process
-from factkit.facts.source import open_source
 from factkit.facts.world import facts as worlds
 from factkit.facts.world import texts as world_text
 from factkit.papers.rar.requests import request_sets
@@ -131,8 +130,7 @@ def _veri(p, world):
         write_examples(folder / f"{split}.jsonl", examples)
     write_rows(folder / "entries.jsonl", map(asdict, entries))
     search = in_process(CorpusIndex(entries))
-    mark = open_source(p.claims, p).mark
-    given = claim_data.offline_evidence(train, entries, search, p.context_entries, mark)
+    given = claim_data.offline_evidence(train, entries, search, p.context_entries)
     write_offline_evidence(folder / "given.jsonl", given)
     told = claim_data.script_trajectories(p, train, search)
     responses = [

@@ -37,7 +37,7 @@ class Reader(Protocol):
     def query(self, subject: str, hop: Any) -> str:
         """A search for a hop in the script's own words."""
 
-    def thought(self, hop: Any, fact: Any | None, query: str) -> str:
+    def thought(self, hop: Any, fact: Any | None) -> str:
         """What the script thinks of the fact that it found for a hop."""
 
     def tag(self, name: str, text: str) -> str:
@@ -80,7 +80,7 @@ def search_and_verify(
         turns.append(Turn(format_information(found), by_model=False))
         chain = read_chain(reader, hops, pieces)
         fact = chain[number][1] if number < len(chain) else None
-        text = reader.tag("think", reader.thought(hop, fact, query)) + "\n"
+        text = reader.tag("think", reader.thought(hop, fact)) + "\n"
         if fact is None:
             break
         subject = fact.object

@@ -25,7 +25,6 @@ from factkit.run.params.stages import PolicyParams
 if TYPE_CHECKING:
     from transformers import PreTrainedTokenizerBase
 
-    from factkit.data.search import Search
     from factkit.data.sources import Loaded
     from factkit.data.splits import Sets
     from factkit.verify.trajectory import Turn
@@ -231,14 +230,6 @@ class FactSource(FactReader, Protocol):
 
     def entries(self) -> list[Chunk]:
         """The entries that claims are verified with."""
-
-    def mark(self, text: str, query: str) -> str:
-        """A text as a search for the query shows it."""
-        return text
-
-    def mark_search(self, search: "Search") -> "Search":
-        """The search, with its results as `mark` shows them."""
-        return search
 
     def write_trajectory(
         self, claim: str, find: Find, rng: random.Random

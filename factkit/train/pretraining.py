@@ -21,6 +21,7 @@ ANSWER = re.compile(r"(?<=Answer: )[^\n]*\n?")
 GIVEN = re.compile(
     r"^(?:(?:Claim:|Documents:|\[\[)[^\n<]*|</?information>)\n?", re.MULTILINE
 )
+COMPARED = re.compile(r"(?:^Compare:|\.) \w+ \w+")  # two words, before their verdict
 
 
 def pretrain(
@@ -165,6 +166,8 @@ def _given(text: str) -> list[tuple[int, int]]:
     """The spans of a text that are read and not predicted."""
     if text.startswith("Claim:"):
         return [m.span() for m in GIVEN.finditer(text)]
+    if text.startswith("Compare:"):
+        return [m.span() for m in COMPARED.finditer(text)]
     if not text.startswith("References:"):
         return []
     ends = [0, *(i for m in ANSWER.finditer(text) for i in m.span()), len(text)]

@@ -234,7 +234,7 @@ class ClaimReader:
     def query(self, subject: str, hop: Fact) -> str:
         return statement(Fact(subject, hop.relation, hop.object))
 
-    def thought(self, hop: Fact, fact: Fact | None, query: str) -> str:
+    def thought(self, hop: Fact, fact: Fact | None) -> str:
         """The objects claimed and found, and whether they are the same: without that
         last word a small policy learns the labels' form and guesses which."""
         text = f"Claim: {hop.object}. " if hop.object else ""

@@ -10,7 +10,6 @@ import random
 import re
 from collections import Counter, defaultdict
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import replace
 from functools import partial
 from itertools import product
 
@@ -18,7 +17,6 @@ from factkit import prompts
 from factkit.data.corpus import Chunk, format_chunks
 from factkit.data.entries import page_entry, split_entry
 from factkit.data.examples import LABELS, Example
-from factkit.data.search import Search
 from factkit.facts.script import (
     Habits,
     forget_tag,
@@ -35,7 +33,6 @@ from factkit.facts.world.facts import (
     STATEMENTS,
     World,
     document_id,
-    patterns,
     statement,
 )
 from factkit.verify.trajectory import Turn
@@ -46,6 +43,10 @@ OFFLINE_SHARE = 0.25  # of the pre-training trajectories
 N_TRAJECTORIES = 12_000  # to pre-train on
 LONGEST = 256  # tokens of a trajectory
 OTHERS = 2  # people in a made-up world beside the subject of a claim
+SAME, OTHER = "same", "other"
+COMPARE = "Compare:"
+COMPARISONS = 60  # in a text
+N_COMPARISON_TEXTS = 4_000
 
 
 def make_claims(world: World, n: int, seed: int) -> list[Example]:
@@ -131,7 +132,7 @@ class ClaimReader:
         return [Fact(fact.subject, first, ""), Fact("", rest[0], fact.object)]
 
     def fact(self, text: str) -> Fact | None:
-        parsed = self.world.parse(unmark(text))
+        parsed = self.world.parse(text)
         return parsed[0] if parsed else None
 
     def plan(self, hops: Sequence[Fact]) -> str:
@@ -141,8 +142,11 @@ class ClaimReader:
         words = STATEMENTS[hop.relation][0].format(s=subject, o=hop.object)
         return " ".join(words.strip(" .").split())
 
-    def thought(self, hop: Fact, fact: Fact | None, query: str) -> str:
-        return mark(statement(fact), query) if fact else UNKNOWN
+    def thought(self, hop: Fact, fact: Fact | None) -> str:
+        if fact is None:
+            return UNKNOWN
+        compared = f" {compare(fact.object, hop.object)}" if hop.object else ""
+        return statement(fact) + compared
 
     def tag(self, name: str, text: str) -> str:
         return f"<{name}> {text} </{name}>"
@@ -159,49 +163,32 @@ def write_offline(
     reader = ClaimReader(world)
     hops = reader.hops(claim)
     chain = read_chain(reader, hops, entries)
-    thought = " ".join(mark(statement(fact), claim) for _, fact in chain) or UNKNOWN
+    thoughts = zip(hops, chain, strict=False)  # the chain may end before the hops
+    thought = " ".join(reader.thought(hop, fact) for hop, (_, fact) in thoughts)
+    thought = thought or UNKNOWN
     answer = verdict(hops, chain, entries, habits, rng)
     text = f"{reader.tag('think', thought)}\n{answer}"
     return forget_tag([Turn(text, by_model=True)], habits, rng)
 
 
-def mark(text: str, query: str) -> str:
-    """A sentence of the world with its object in parentheses if the query lacks it, as
-    search engines mark what was asked for.
+def compare(found: str, claimed: str) -> str:
+    """Two objects side by side and whether they are the same."""
+    return f"{found} {claimed} {SAME if found == claimed else OTHER}."
 
-    A policy of 0.9M parameters learns to read, but not to tell whether two words are
-    the same: after 350 updates of nothing else it is still at chance.
+
+def comparison_texts(rng: random.Random, n: int) -> list[str]:
+    """n texts of comparisons of random objects, half of them equal.
+
+    They teach a small policy to tell whether two neighbouring words are the same: a
+    trajectory has one or two comparisons, such a text has `COMPARISONS`.
     """
-    for relation, pattern in patterns():
-        match = pattern.fullmatch(text)
-        if match and match["o"] in OBJECTS[relation]:
-            if _words(query).issuperset(match["o"].split()):
-                return text
-            start, end = match.span("o")
-            return f"{text[:start]}({text[start:end]}){text[end:]}"
-    return text
-
-
-def unmark(text: str) -> str:
-    """The sentence that `mark` was given."""
-    return text.replace("(", "").replace(")", "")
-
-
-def mark_search(search: Search) -> Search:
-    """A search of the world's entries, with its results as `mark` shows them."""
-
-    def search_and_mark(
-        queries: Sequence[str], k: int, sets: Sequence[str] = ()
-    ) -> list[list[Chunk]]:
-        results = zip(queries, search(queries, k, sets), strict=True)
-        return [[_mark_entry(e, query) for e in entries] for query, entries in results]
-
-    return search_and_mark
-
-
-def _mark_entry(entry: Chunk, query: str) -> Chunk:
-    head, _, text = entry.text.partition("\n")
-    return replace(entry, text=f"{head}\n{mark(text, query)}")
+    kinds = [objects for relation, objects in OBJECTS.items() if " " not in relation]
+    texts = []
+    for _ in range(n):
+        pairs = [rng.sample(rng.choice(kinds), 2) for _ in range(COMPARISONS)]
+        rows = [compare(a, rng.choice((a, b))) for a, b in pairs]
+        texts.append(" ".join([COMPARE, *rows]))
+    return texts
 
 
 def list_entries(world: World) -> list[Chunk]:
@@ -247,6 +234,8 @@ def pretraining_texts(world: World, seed: int, n: int = N_TRAJECTORIES) -> list[
             best = partial(_find_best, find)
             turns = search_and_verify(reader, claim.question, best, MIXED, rng)
         texts.append(prompt + "".join(turn.text for turn in turns))
+    texts += comparison_texts(rng, N_COMPARISON_TEXTS)
+    rng.shuffle(texts)
     return texts
 
 
@@ -281,7 +270,7 @@ def _search_by_words(
             for others in words_of
         ]
         best = sorted(range(len(entries)), key=lambda i: -scores[i])
-        return [_mark_entry(entries[i], query) for i in best[:k] if scores[i] > 0]
+        return [entries[i] for i in best[:k] if scores[i] > 0]
 
     return find
 

@@ -152,8 +152,6 @@ class WorldSource(World):
         return sets
 
     entries = claims.list_entries
-    mark = staticmethod(claims.mark)
-    mark_search = staticmethod(claims.mark_search)
 
     def write_trajectory(
         self, claim: str, find: Find, rng: random.Random

@@ -20,6 +20,7 @@ from factkit.facts.requests import (
     count_request,
 )
 from factkit.facts.source import Fact, write_reasoned
+from factkit.facts.world.claims import COMPARE, OTHER, SAME
 from factkit.facts.world.facts import (
     ABSTENTION,
     BIOGRAPHY_QUESTIONS,
@@ -283,7 +284,8 @@ def build_tokenizer(
     text += [*FIRST_NAMES, *READING_NAMES]
     text += [hedge.capitalize() for hedge in HEDGES]
     text += [f"<{tag}> </{tag}>" for tag in TAGS]
-    text += {"reasoned": [THINKING]}.get(answer_format, [])
+    text += [THINKING] if answer_format == "reasoned" else []
+    text += [COMPARE, SAME, OTHER] if answer_format == "claims" else []
     text += ["and"] if answer_format in JOINING else []
     if answer_format in LONG_FORMATS:
         text += VAGUE.values() if world.exposure == "fact" else []

@@ -7,8 +7,7 @@ of which each claim is used once. `meta["set"]` of a claim names its benchmark.
 
 import random
 from collections import Counter
-from collections.abc import Callable, Mapping, Sequence
-from dataclasses import replace
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -104,13 +103,11 @@ def offline_evidence(
     entries: Sequence[Chunk],
     search: Search,
     context_entries: int,
-    mark: Callable[[str, str], str],
 ) -> dict[str, list[Chunk]]:
     """Claim id → its gold evidence and what a search for the claim finds, shuffled:
     "contextual sentences" (§2.2).
 
-    context_entries: how many entries are searched for beside the gold. mark: shows gold
-    texts as the search shows them (`FactSource.mark`).
+    context_entries: how many entries are searched for beside the gold.
     """
     wanted = {i for e in examples for i in e.evidence}
     pieces = {
@@ -123,7 +120,6 @@ def offline_evidence(
     evidence = {}
     for example, others in zip(examples, hits, strict=True):
         gold = [pieces[i] for i in example.evidence]
-        gold = [replace(c, text=mark(c.text, example.question)) for c in gold]
         context = [c for entry in others for c in split_entry(entry)]
         mixed = list({c.id: c for c in [*context, *gold]}.values())
         random.Random(f"given {example.id}").shuffle(mixed)

@@ -23,7 +23,6 @@ from factkit.data.corpus import Chunk, format_chunks
 from factkit.data.entries import split_entry
 from factkit.data.examples import Example, read_rows
 from factkit.data.search import Search, in_process, over_http
-from factkit.facts.source import open_source
 from factkit.papers.veri import turn_sampling
 from factkit.papers.veri.arms import VeriParams, VeriRlParams
 from factkit.papers.veri.turn_sampling import Generate
@@ -100,8 +99,7 @@ def load_search(p: VeriParams) -> Search:
     if p.search_url:
         return over_http(p.search_url)
     entries = runs.run_folder(p.data_notebook, p) / "entries.jsonl"
-    search = in_process(CorpusIndex(read_rows(entries, Chunk)))
-    return open_source(p.claims, p).mark_search(search)
+    return in_process(CorpusIndex(read_rows(entries, Chunk)))
 
 
 # ---- a trajectory
