@@ -435,9 +435,7 @@ def test_the_example_s_claims_are_searched_for_in_its_documents():
     assert len(entries) == 15 and not dropped
     refuse_overlap(sets)
     search = in_process(CorpusIndex(entries))
-    given = data.offline_evidence(
-        sets["test"], entries, search, 2, lambda text, _: text
-    )
+    given = data.offline_evidence(sets["test"], entries, search, 2)
     texts = {e.id: {chunk.id for chunk in given[e.id]} for e in sets["test"]}
     assert all({*e.evidence} <= texts[e.id] for e in sets["test"])
     assert {len(ids) for ids in texts.values()} <= {2, 3}
