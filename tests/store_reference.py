@@ -28,8 +28,8 @@ COLOURS = 64  # of a figure in a notebook: a third of its size, and no differenc
 def store(paper: str, folder: str) -> list[Path]:
     """Copy a paper's runs below outputs/<folder>; return where their copies are.
 
-    Raises SystemExit if there are none, or if they are of several commits or of code
-    that was changed after one.
+    Raises SystemExit if the arms were trained at several commits, or by code that was
+    changed after one. Tables and figures may have been drawn later.
     """
     own = find_papers()[paper]
     made = [
@@ -37,11 +37,12 @@ def store(paper: str, folder: str) -> list[Path]:
         for name in own.notebooks.values()
         for run in sorted(results.run_folders(params.ROOT / "outputs" / folder / name))
     ]
-    commits = {(results.read_results(run) or {})["git"] for run in made}
+    trained = [run for run in made if run.parent.name == own.notebooks["train"]]
+    commits = {(results.read_results(run) or {})["git"] for run in trained}
     if len(commits) != 1 or "+" in "".join(commits):
         raise SystemExit(
-            f"runs in outputs/{folder} are of commits {sorted(commits)} (+: changed "
-            "after it); reference results are of one: sweep again from a clean clone"
+            f"arms in outputs/{folder} were trained at commits {sorted(commits)} (+: "
+            "changed after it); a table has one: sweep again from a clean clone"
         )
     return [_store_run(run, own.main_arms[-1]) for run in made]
 

@@ -201,3 +201,16 @@ def test_figures_name_arms_as_the_papers_do():
     rows = [{"arm": arm, "metrics": {}} for arm in ("r_tuning", "binary_knowledge")]
     assert [*figures.by_title(rows)] == ["R-Tuning", "binary knowledge"]
     assert figures.arm_title("r_tuning (reference)") == "R-Tuning (reference)"
+
+
+def test_rewards_are_ranked_with_the_interval_over_questions():
+    def run(arm, right, wrong):
+        rates = {"accuracy": right, "hallucination": wrong}
+        rates |= {"truthfulness": right - wrong, "abstention": 1 - right - wrong}
+        return {"arm": arm, "seed": 0, "metrics": rates, "inputs": {"reward": "d"}}
+
+    board = figures.rank_rewards([run("mild", 0.5, 0.25), run("bold", 0.75, 0.0)], 4)
+    assert [name for name, _ in board.index] == ["bold", "mild"]
+    assert board["truthfulness"].tolist() == [75.0, 25.0]
+    # scores 1, 1, 1, 0: standard error 0.25, t with 3 degrees of freedom 3.182
+    assert board["T ±"].tolist()[0] == pytest.approx(79.6)

@@ -50,8 +50,10 @@ def build(folder: Path, profile: str, output_dir: str = "outputs") -> list[Path]
     for source in sources:
         executed = _find_or_execute(source, profile, output_dir)
         notebook = nbformat.read(executed or source, as_version=4)
-        notes = [] if executed else [NOT_RUN, *_figures(source, profile)]
-        if executed and executed.is_relative_to(runs.REFERENCE):
+        notes = []
+        if executed is None:
+            notes = [NOT_RUN, *_figures(source, profile)]
+        elif executed.is_relative_to(runs.REFERENCE):
             notes = [REFERENCE_RUN]
         pages.append(folder / f"{source.stem}.html")
         _write(pages[-1], _prepare(notebook, notes))

@@ -165,9 +165,8 @@ def write_offline(
     chain = read_chain(reader, hops, entries)
     thoughts = zip(hops, chain, strict=False)  # the chain may end before the hops
     thought = " ".join(reader.thought(hop, fact) for hop, (_, fact) in thoughts)
-    thought = thought or UNKNOWN
     answer = verdict(hops, chain, entries, habits, rng)
-    text = f"{reader.tag('think', thought)}\n{answer}"
+    text = f"{reader.tag('think', thought or UNKNOWN)}\n{answer}"
     return forget_tag([Turn(text, by_model=True)], habits, rng)
 
 
@@ -198,10 +197,10 @@ def list_entries(world: World) -> list[Chunk]:
 
 def pretraining_texts(world: World, seed: int, n: int = N_TRAJECTORIES) -> list[str]:
     """n prompts with trajectories by the script with `MIXED` habits, three in four
-    online.
+    online, and `N_COMPARISON_TEXTS` texts of comparisons, shuffled.
 
-    Each is about made-up facts of people with the world's names: it teaches reading and
-    searching, and no fact.
+    Each trajectory is about made-up facts of people with the world's names: it teaches
+    reading and searching, and no fact.
     """
     rng = random.Random(f"trajectories {world.seed} {seed}")
     online = prompts.template("claim")

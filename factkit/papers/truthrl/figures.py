@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Any
 import pandas as pd
 from matplotlib.figure import Figure
 
+from factkit.answers.short_form import RATES
 from factkit.report import published
 from factkit.report.figures import (
     CORRECT,
@@ -20,6 +21,7 @@ from factkit.report.figures import (
     run_panels,
     tables,
 )
+from factkit.run.statistics import t_interval
 
 if TYPE_CHECKING:
     from factkit.answers.sampling import Probe
@@ -188,3 +190,23 @@ def policy_sizes(sizes: Mapping[str, Results]) -> Figure:
         percent_axis(ax, f"{metric}, held-out questions")
     legend_below(figure)
     return figure
+
+
+def rank_rewards(results: Results, questions: int) -> pd.DataFrame:
+    """A table of runs with own rewards, the most truthful first, in per cent.
+
+    `T ±` is the half-width of the 95 % t interval over the questions, of which a right
+    answer scores 1, abstention 0 and a wrong answer -1. questions: their number.
+    """
+    rows = {}
+    for result in results:
+        rates = {name: result["metrics"][name] for name in RATES}
+        right = round(questions * rates["accuracy"])
+        wrong = round(questions * rates["hallucination"])
+        scores = [1] * right + [-1] * wrong + [0] * (questions - right - wrong)
+        rates["T ±"] = t_interval(scores)[1]
+        row = {name: 100 * value for name, value in rates.items()}
+        row["reward"] = result["inputs"]["reward"]
+        rows[result["arm"], result["seed"]] = row
+    table = pd.DataFrame.from_dict(rows, "index").rename_axis(["name", "seed"])
+    return table.sort_values("truthfulness", ascending=False).round(1)
