@@ -5,6 +5,7 @@ import shutil
 from functools import partial
 
 import pytest
+import torch
 
 from factkit.papers.truthrl import rewards as truthrl
 from factkit.run import params
@@ -32,6 +33,20 @@ def make_reward(p, folder):
 
 def other_reward(p, folder):
     return lambda completions, **_: [1.0 for _ in completions]
+
+
+@launch.made_once
+def needs_gradients(folder, p):
+    torch.nn.Linear(2, 1)(torch.ones(2)).backward()
+    return folder
+
+
+@pytest.mark.parametrize("left_open", [torch.no_grad, torch.inference_mode])
+def test_training_records_gradients_where_an_interrupt_left_them_off(
+    left_open, tmp_path
+):
+    with left_open():
+        needs_gradients(tmp_path, params.load("truthrl", "tiny"))
 
 
 def test_the_same_recipe_goes_on_and_another_is_refused_with_what_differs(tmp_path):

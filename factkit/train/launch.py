@@ -15,6 +15,7 @@ import os
 import pkgutil
 import sys
 from collections.abc import Callable, Mapping, Sequence
+from contextlib import AbstractContextManager
 from importlib.metadata import version
 from pathlib import Path
 from typing import Any
@@ -64,13 +65,22 @@ def made_once(train: Callable[..., Path], model: str = "model") -> Callable[...,
             return folder / model
         vllm_engine.free_gpus()
         if int(os.environ.get("WORLD_SIZE", 1)) > 1 or not needs_own_processes(p):
-            return train(*args, **kwargs)
+            with gradients():
+                return train(*args, **kwargs)
         job = folder / "launch" / train.__name__ / "job.json"
         write_job(train, arguments, job)
         run_job(launch_command(p, job), job.with_name("accelerate.log"))
         return folder / model
 
     return call
+
+
+def gradients() -> AbstractContextManager[None]:
+    """Record gradients, also after an interrupt between two bytecodes has left a
+    `torch.no_grad()` of a kernel open."""
+    import torch
+
+    return torch.inference_mode(False)
 
 
 # ---- separate processes

@@ -19,7 +19,7 @@ from factkit.data.entries import split_entry
 from factkit.data.entry_index import EntryIndex
 from factkit.data.examples import DataError
 from factkit.data.splits import split_by_entity
-from factkit.facts.source import HELD_OUT, open_source
+from factkit.facts.source import HELD_OUT
 from factkit.papers.rar import requests as rar_requests
 from factkit.papers.reason import requests as reason_requests
 from factkit.papers.rlfh import requests as rlfh_requests
@@ -275,7 +275,6 @@ def test_veri_has_claims_for_its_splits_with_their_evidence(written):
         entries,
         lambda queries, k, sets: [[] for _ in queries],
         p.context_entries,
-        open_source(p.claims, p).mark,
     )
     assert all(len(offline[e.id]) == len(e.evidence) for e in told)
 
