@@ -245,6 +245,18 @@ def test_sft_r_tuning_and_rft_learn_their_targets():
         assert [row["completion"] for row in rows] == target
 
 
+def test_random_abstention_learns_own_samples_and_to_abstain_whatever_is_known():
+    asked = examples()[:1] * 2000
+    for probe, own in ((probe_of(KNOWN), " right 0"), (probe_of(NEVER), " wrong 0")):
+        questions, put = probed_questions(asked, [probe] * len(asked), PLAIN)
+        rows = training.random_abstention_rows(questions, put, seed=0)
+        assert rows == training.random_abstention_rows(questions, put, seed=0)
+        taught = Counter(row["completion"] for row in rows)
+        assert taught.keys() == {own, " I don't know"}
+        share = taught[" I don't know"] / len(asked)
+        assert share == pytest.approx(training.RANDOM_ABSTENTION, abs=0.03)
+
+
 def test_a_confidence_is_taught_as_the_share_of_right_samples_beside_the_first():
     p = arm("stated_confidence")
     for outcomes, target in (

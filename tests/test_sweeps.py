@@ -48,7 +48,7 @@ def short(path: str, out: Path) -> str:
     return below.removeprefix(f"{out}/") if end == "results.json" else ""
 
 
-def test_truthrl_s_rl_waits_for_r_tuning_of_its_seed_asked_for_or_not(tmp_path):
+def test_truthrl_s_rl_waits_for_its_start_of_its_seed_asked_for_or_not(tmp_path):
     """In a variant too, which has a folder and a file of its own."""
     chosen = "prompting sft ternary dpo ternary_reason_additive"
     options = ("--profile", "tiny", "--variant", "reasoning", "--arms", chosen)
@@ -58,7 +58,7 @@ def test_truthrl_s_rl_waits_for_r_tuning_of_its_seed_asked_for_or_not(tmp_path):
     for arm in chosen.split():
         for seed in (0, 7):
             from_base = arm in ("prompting", "sft")
-            first = set() if from_base else {f"{train}/r_tuning-s{seed}"}
+            first = set() if from_base else {f"{train}/random_abstention-s{seed}"}
             assert waits[f"{train}/{arm}-s{seed}"] == {data} | first
     every = {f"{train}/{arm}-s{seed}" for arm in chosen.split() for seed in (0, 7)}
     for stage in ("13_truthrl_ablations", "14_truthrl_figures"):

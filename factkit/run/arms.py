@@ -28,9 +28,9 @@ class Arm:
     what: description in one line. reads: the parameter class with all that a run of it
     depends on. algorithm: SFT, DPO, GRPO or PPO; empty for a policy that is not
     trained, which is the same whatever the seed. start: the arm whose policy it starts
-    from; empty for the untrained policy. changes: values of the parameters that make
-    the arm what it is; computed: a function of the parameters with more such values.
-    main: `reproduce` runs it.
+    from, or the parameter that names it; empty for the untrained policy. changes:
+    values of the parameters that make the arm what it is; computed: a function of the
+    parameters with more such values. main: `reproduce` runs it.
 
     samples: the parameter with the number of responses drawn per training prompt before
     SFT or DPO; empty for none. iterations: the parameter with the number of times that
@@ -60,6 +60,13 @@ class Arm:
     def by_rl(self) -> bool:
         """Whether the algorithm is RL."""
         return self.algorithm in ("GRPO", "PPO")
+
+    def start_with(self, p: Any) -> str:
+        """The arm whose policy it starts from with the parameters `p`; empty for the
+        untrained policy, from which all start without `p.cold_start`."""
+        if not self.start or not getattr(p, "cold_start", True):
+            return ""
+        return getattr(p, self.start, self.start)
 
     def configure(self, p: Any) -> Any:
         """The parameters `p` with what the arm changes."""
@@ -122,14 +129,16 @@ class Paper:
         """A table of the arms, one per row."""
         import pandas as pd
 
-        optional = "cold_start" in self.parameters.model_fields
-        note = " (the policy, without cold_start)" if optional else ""
+        keys = self.parameters.model_fields
+        note = " (the policy, without cold_start)" if "cold_start" in keys else ""
         columns = ("what", "algorithm", "starts from")
         rows = {
             name: (
                 arm.what,
                 arm.algorithm or "none",
-                arm.start + note if arm.start else "the policy",
+                (f"what {arm.start} names" if arm.start in keys else arm.start) + note
+                if arm.start
+                else "the policy",
             )
             for name, arm in self.arms.items()
         }

@@ -180,7 +180,7 @@ class Sweep:
             "arms": list(self.arms),
             "seeds": [str(seed) for seed in self.seeds],
             "ablations": "yes" if self.ablations else "",
-            "cold_start": "yes" if getattr(p, "cold_start", True) else "",
+            "starts": self._starts,
             "overrides": self._overrides_file(),
             "gpus": str(self.gpus_per_run),
             "slots": "yes" if visible else "",
@@ -198,6 +198,12 @@ class Sweep:
         write_atomically(path, text)
         return str(path)
 
+    @property
+    def _starts(self) -> dict[str, str]:
+        """Arm → the arm from whose policy it starts, or ""."""
+        table = find_papers()[self.paper].arms
+        return {name: arm.start_with(self.params) for name, arm in table.items()}
+
     def run_folders(self, arms: Sequence[str]) -> list[Path]:
         """The folders of the training runs of arms with the sweep's seeds."""
         notebook = find_papers()[self.paper].notebooks["train"]
@@ -207,10 +213,7 @@ class Sweep:
 
     def _needed_runs(self) -> list[Path]:
         """The folders of the data and of all arms, with those that RL starts from."""
-        arms = {*self.arms}
-        if getattr(self.params, "cold_start", True):
-            table = find_papers()[self.paper].arms
-            arms |= {table[arm].start for arm in self.arms} - {""}
+        arms = {*self.arms, *(self._starts[arm] for arm in self.arms)} - {""}
         data = find_papers()[self.paper].notebooks["data"]
         return [folders.run_folder(data, self.params), *self.run_folders([*arms])]
 

@@ -5,7 +5,7 @@ and RLCR, whose policy states its confidence (arXiv 2507.16806).
 """
 
 from functools import partial
-from typing import Self
+from typing import Literal, Self
 
 from pydantic import Field, model_validator
 
@@ -27,16 +27,22 @@ class QuestionSftParams(QuestionParams, SftParams):
     rft_samples: fields.Few
     rft_temperature: fields.Temperature = 0.6  # App. C
     rft_top_p: fields.TopP = 0.9  # App. C
+
+
+class StartParams(QuestionSftParams):
+    """Training that may start from the policy of an SFT arm."""
+
     cold_start: bool
+    cold_start_arm: Literal["r_tuning", "random_abstention"] = "r_tuning"
 
 
-class QuestionDpoParams(QuestionSftParams, DpoParams):
+class QuestionDpoParams(StartParams, DpoParams):
     """DPO and its iterations."""
 
     dpo_iterations: int = Field(ge=1, le=100)
 
 
-class QuestionRlParams(QuestionSftParams, RewardModelParams):
+class QuestionRlParams(StartParams, RewardModelParams):
     """RL by the outcome, the reasoning or a learned reward."""
 
     reason_weight: fields.Weight = 0.5  # λ, App. C
@@ -53,12 +59,12 @@ REASONED = {"outcome": 1, "reasoning": 1}
 
 
 sft = partial(Arm, reads=QuestionSftParams, algorithm="SFT")
-dpo = partial(Arm, reads=QuestionDpoParams, algorithm="DPO", start="r_tuning")
+dpo = partial(Arm, reads=QuestionDpoParams, algorithm="DPO", start="cold_start_arm")
 rl = partial(
     Arm,
     reads=QuestionRlParams,
     algorithm="GRPO",
-    start="r_tuning",
+    start="cold_start_arm",
     judge_calls=OUTCOME,
 )
 reasoned = partial(rl, judge_calls=REASONED, reasoning=True)
@@ -74,6 +80,10 @@ ARMS = {
     "r_tuning": sft(
         "taught gold answers, and I don't know where probing found none right",
         main=True,
+    ),
+    "random_abstention": sft(
+        "taught its own samples, and I don't know for a fifth of the questions, drawn "
+        "at random"
     ),
     "rlhf": rl(
         "rewarded by a model of preferences for right answers", learned_reward=True

@@ -22,6 +22,7 @@ from factkit.verify.response import CONFIDENCES, state_confidence
 
 NOTEBOOK = "12_truthrl_train"
 ABSTENTION = "I don't know"
+RANDOM_ABSTENTION = 0.2  # of the questions of arm random_abstention (ours)
 
 
 @dataclass(frozen=True)
@@ -65,16 +66,17 @@ def name_knowledge(probe: Probe, known_share: float) -> str:
 
 
 def start_of(p: TruthRL, questions: ProbedQuestions, inputs: Sequence[Path]) -> str:
-    """The model from which DPO and RL start: the R-Tuning model of the same seed, for
-    rlcr the one that states its confidence.
+    """The model that DPO and RL start from: that of arm `p.cold_start_arm` and the
+    same seed, for rlcr the one that states its confidence.
 
     It is trained here if its run is not done (ours): a small policy never abstains, and
     without abstention in the rollouts the binary and ternary rewards have the same
     advantages. Without `cold_start` it is the instruct model, as in the paper.
     """
-    if not p.cold_start:
+    name = ARMS[p.arm].start_with(p)
+    if not name:
         return base_policy(p)
-    start = p.model_copy(update={"arm": ARMS[p.arm].start})
+    start = p.model_copy(update={"arm": name})
     with runs.start(NOTEBOOK, start, inputs, QuestionSftParams, wait=True) as run:
         (model,) = train_arm(start, base_policy(p), questions, run.folder)
         return str(model)
@@ -97,6 +99,9 @@ def train_arm(
     match p.arm:
         case _ if reward:
             make_reward = functools.partial(rewards.reward_function, own=reward)
+        case "random_abstention":
+            rows = random_abstention_rows(questions, row_format, p.seed)
+            return [offline.sft(start, rows, folder, p)]
         case "sft" | "r_tuning" | "rft" | "stated_confidence":
             traces: Sequence[Probe] = ()
             if p.arm == "rft":
@@ -206,6 +211,24 @@ def sft_rows(
             target = reference_response(example, row_format)
         rows += [row_format.sft_row(example, target)] if target else []
     return rows
+
+
+def random_abstention_rows(
+    questions: ProbedQuestions, row_format: RowFormat, seed: int
+) -> list[dict]:
+    """Rows of prompt and completion: each question's first sample, right or wrong, or
+    "I don't know" with the probability RANDOM_ABSTENTION (ours).
+
+    The policy learns that it may abstain but not when; that is left to RL. So it starts
+    like an instruct model that abstains by itself, which the paper's RL starts from.
+    """
+    rng, idk = random.Random(f"abstention {seed}"), abstention(row_format)
+    return [
+        row_format.sft_row(
+            example, idk if rng.random() < RANDOM_ABSTENTION else probe.samples[0]
+        )
+        for example, probe, _ in questions
+    ]
 
 
 def prompt_rows(questions: ProbedQuestions, row_format: RowFormat) -> list[dict]:
