@@ -23,9 +23,9 @@ from factkit.facts.source import Fact, Find
 from factkit.verify.trajectory import Turn
 
 _, REFUTE, NEI = LABELS
-CLAIMED = (
-    *("birth_year", "death_year", "nationality", "country", "continent", "capital_of"),
-    *("creator", "work_year", "symbol", "atomic_number"),
+CLAIMED = tuple(
+    """birth_year death_year nationality country continent capital_of creator work_year
+    symbol atomic_number""".split()
 )
 SECOND_HOPS = ("birth_year", "death_year", "nationality")  # about a work's creator
 REDUNDANT = ("century", "capital")  # in no entry: other facts say as much

@@ -32,13 +32,17 @@ LOW, HIGH = 0.85, 0.95  # §4.3
 ENTRY = re.compile(r"^\[\[(.+?)\]\]: (.+)$", re.MULTILINE)  # of what a search found
 ACCURACIES = ("joint_accuracy", "verification_accuracy", "label_accuracy")
 OF_A_SET = (*ACCURACIES, "evidence_score")
+BY_LABEL = {f"{label}_{name}" for label in ("support", "refute") for name in ACCURACIES}
+BY_CONFIDENCE = {
+    f"{label}_{name}"
+    for label in SHORT.values()
+    for name in ("low_confidence_accuracy", "high_confidence_accuracy", "confidence")
+}
 COMPARED = {  # metrics in the claims of papers/veri/published/claims.csv
     *OF_A_SET,
-    *(f"{label}_{name}" for label in ("support", "refute") for name in ACCURACIES),
+    *BY_LABEL,
+    *BY_CONFIDENCE,
     "nei_joint_accuracy",  # for NOT ENOUGH INFO the three are one
-    *(f"{label}_low_confidence_accuracy" for label in SHORT.values()),
-    *(f"{label}_high_confidence_accuracy" for label in SHORT.values()),
-    *(f"{label}_confidence" for label in SHORT.values()),
     "checkable_evidence_score",
     "evidence_cover",
     "confidence",
