@@ -1,6 +1,7 @@
 """Tables, and the figures that papers share, drawn from made-up results."""
 
 import json
+import re
 import shutil
 
 import pandas as pd
@@ -204,3 +205,15 @@ def test_outcomes_are_stacked_to_one_beside_the_published_bar():
     assert [t for t in texts(ax) if t] == ["50", "50", "30", "30", "20", "20"]
     assert named(ax)[-1] == "paper (CRAG, 8B)"
     assert ax.get_ylabel() == "held-out questions (%)"
+
+
+def test_wherever_a_background_is_set_the_text_colour_is_too():
+    """Else text is white on white in a dark theme."""
+    lines = [
+        (path.name, line.strip())
+        for path in sorted((params.ROOT / "factkit").rglob("*.py"))
+        for line in path.read_text("utf-8").splitlines()
+        if "background-color:" in line
+    ]
+    assert lines
+    assert [n for n in lines if not re.search(r"(?<![\w-])color:", n[1])] == []

@@ -217,7 +217,7 @@ def _marked(tokens: Sequence[str], values: np.ndarray | None, largest: float) ->
         strength = round(255 * (0.15 + 0.45 * abs(reward) / largest))
         colour = f"{figures.CORRECT if reward > 0 else figures.WRONG}{strength:02x}"
         number = f'<sup style="font-size: 0.7em">{_signed(reward)}</sup>'
-        style = f"background-color: {colour}; border-radius: 3px"
+        style = f"background-color: {colour}; color: black; border-radius: 3px"
         parts.append(f'<span style="{style}">{escape(token)}{number}</span>')
     return "".join(parts)
 
