@@ -79,7 +79,7 @@ LABEL_NAMES = {
 }
 PAPER = "paper (Qwen2.5)"
 ENTRY = re.compile(r"^\[\[(.+?)\]\]", re.MULTILINE)  # the id of an entry found
-STEP = "border: 1px solid #bbbbbb; margin: 3px 0px; background-color: white; color: black"
+STEP = "border: 1px solid #bbb; margin: 3px 0; background-color: white; color: black"
 TEXT = "white-space: pre-wrap; text-align: left; line-height: 1.5; padding: 3px 10px"
 CELL = "vertical-align: top; padding: 4px 8px; text-align: left"
 RIGHT, WRONG, MISSED = ("✓", "#cfe2f3"), ("✗", "#f9d5c3"), ("○", "#eeeeee")
