@@ -65,7 +65,7 @@ def made_once(train: Callable[..., Path], model: str = "model") -> Callable[...,
             return folder / model
         vllm_engine.free_gpus()
         if int(os.environ.get("WORLD_SIZE", 1)) > 1 or not needs_own_processes(p):
-            with gradients():
+            with enable_gradients():
                 return train(*args, **kwargs)
         job = folder / "launch" / train.__name__ / "job.json"
         write_job(train, arguments, job)
@@ -75,7 +75,7 @@ def made_once(train: Callable[..., Path], model: str = "model") -> Callable[...,
     return call
 
 
-def gradients() -> AbstractContextManager[None]:
+def enable_gradients() -> AbstractContextManager[None]:
     """Record gradients, also after an interrupt between two bytecodes has left a
     `torch.no_grad()` of a kernel open."""
     import torch
