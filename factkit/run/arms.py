@@ -61,7 +61,7 @@ class Arm:
         """Whether the algorithm is RL."""
         return self.algorithm in ("GRPO", "PPO")
 
-    def start_with(self, p: Any) -> str:
+    def find_start(self, p: Any) -> str:
         """The arm whose policy it starts from with the parameters `p`; empty for the
         untrained policy, from which all start without `p.cold_start`."""
         if not self.start or not getattr(p, "cold_start", True):

@@ -202,7 +202,7 @@ class Sweep:
     def _starts(self) -> dict[str, str]:
         """Arm → the arm from whose policy it starts, or ""."""
         table = find_papers()[self.paper].arms
-        return {name: arm.start_with(self.params) for name, arm in table.items()}
+        return {name: arm.find_start(self.params) for name, arm in table.items()}
 
     def run_folders(self, arms: Sequence[str]) -> list[Path]:
         """The folders of the training runs of arms with the sweep's seeds."""

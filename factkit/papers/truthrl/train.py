@@ -73,7 +73,7 @@ def start_of(p: TruthRL, questions: ProbedQuestions, inputs: Sequence[Path]) -> 
     without abstention in the rollouts the binary and ternary rewards have the same
     advantages. Without `cold_start` it is the instruct model, as in the paper.
     """
-    name = ARMS[p.arm].start_with(p)
+    name = ARMS[p.arm].find_start(p)
     if not name:
         return base_policy(p)
     start = p.model_copy(update={"arm": name})
