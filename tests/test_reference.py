@@ -26,8 +26,6 @@ SEEDS = {  # of each profile, with its variant, of each paper
         "tiny-reasoning": "0 1 2",
         "tiny-retrieval": "0 1 2",
         "tiny-small": "0 1 2",
-        "tiny-random_start": "0 1 2",
-        "tiny-facts": "0 1 2",
         "tiny-large": "0 1 2",
         "laptop": "0 1 2",
     },
