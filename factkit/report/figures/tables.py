@@ -158,12 +158,13 @@ def results_table(
 ) -> pd.DataFrame:
     """One row per arm: mean over seeds of each metric ± the 95 % interval.
 
-    arms: default all. factor: 100 for per cent, 1 for counts. The untrained rules have
-    a row if the results have them.
+    arms: default all. factor: 100 for per cent, 1 for counts; metrics per question are
+    always counts. The untrained rules have a row if the results have them.
     """
+    factors = {n: 1 if n.endswith("_per_question") else factor for n in names}
     rows = {
         name_arm(arm, group): {"seeds": len(group)}
-        | {n: spread(values(policies(arm, group), n), factor) for n in names}
+        | {n: spread(values(policies(arm, group), n), factors[n]) for n in names}
         for arm, group in by_arm(with_rules(results, names)).items()
         if not arms or arm in (*arms, *UNTRAINED_RULES.values())
     }
