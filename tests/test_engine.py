@@ -163,7 +163,7 @@ def test_of_the_leads_what_is_false_unread_or_withheld_is_told_apart(by_leads):
 def run(tmp_path):
     """Parameters of a run whose requests lie in its data folder."""
     p = params.load("rar", "tiny", {"output_dir": str(tmp_path), "world_people": 30})
-    made = w.build_world(p.world_seed, people=p.world_people)
+    made = w.build_world(p.world_seed, people=p.world_people, exposure=p.world_exposure)
     data = runs.run_folder(p.data_notebook, p)
     for place, name in enumerate(p.splits):
         people = made.people[3 * place : 3 * place + 3]

@@ -59,7 +59,6 @@ def test_the_arms_of_a_table_were_measured_at_one_commit():
         commits.setdefault(f"{setting}/{notebook}", set()).add(result["git"])
     mixed = {name for name, of in commits.items() if len(of) > 1}
     assert mixed == {
-        "tiny/22_rar_train",
         "tiny-short/61_compare_train",
         "tiny-fivefold/61_compare_train",
     }

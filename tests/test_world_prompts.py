@@ -69,7 +69,7 @@ def test_requests_of_every_kind_are_true_known_and_told_apart(world):
 
 def test_the_sets_of_tiny_have_their_sizes_and_no_common_entity_whatever_the_seed(p):
     """The held-out texts are what was read of the test set's people."""
-    made = w.build_world(p.world_seed, people=p.world_people)
+    made = w.build_world(p.world_seed, people=p.world_people, exposure=p.world_exposure)
     sets, texts, dropped = request_sets(p)
     assert request_sets(p.model_copy(update={"seed": p.seed + 1}))[0] == sets
     refuse_overlap(sets)
@@ -92,7 +92,7 @@ def test_the_sets_of_tiny_have_their_sizes_and_no_common_entity_whatever_the_see
 
 P = params.load("rar", "tiny", {"world_people": 30})
 SOURCE = open_source("world", P)
-WORLD = w.build_world(people=30, seed=P.world_seed)
+WORLD = w.build_world(people=30, seed=P.world_seed, exposure=P.world_exposure)
 PROMPTS = [
     next(e for e in WORLD.requests([person], wp.OPEN)) for person in WORLD.people
 ]
