@@ -132,16 +132,11 @@ class Paper:
         keys = self.parameters.model_fields
         note = " (the policy, without cold_start)" if "cold_start" in keys else ""
         columns = ("what", "algorithm", "starts from")
-        rows = {
-            name: (
-                arm.what,
-                arm.algorithm or "none",
-                (f"what {arm.start} names" if arm.start in keys else arm.start) + note
-                if arm.start
-                else "the policy",
-            )
-            for name, arm in self.arms.items()
-        }
+        rows = {}
+        for name, arm in self.arms.items():
+            start = f"what {arm.start} names" if arm.start in keys else arm.start
+            start = start + note if start else "the policy"
+            rows[name] = (arm.what, arm.algorithm or "none", start)
         table = pd.DataFrame.from_dict(rows, "index", columns=columns)
         return table.rename_axis("arm")
 

@@ -76,8 +76,8 @@ def made_once(train: Callable[..., Path], model: str = "model") -> Callable[...,
 
 
 def enable_gradients() -> AbstractContextManager[None]:
-    """Record gradients, also after an interrupt between two bytecodes has left a
-    `torch.no_grad()` of a kernel open."""
+    """A context in which gradients are recorded, even where an interrupt has left
+    `torch.no_grad` or `torch.inference_mode` switched on in this process."""
     import torch
 
     return torch.inference_mode(False)

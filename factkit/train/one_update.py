@@ -8,7 +8,7 @@ from typing import Any
 
 from factkit.run import progress
 from factkit.run.params.stages import RlParams
-from factkit.train import grpo, setup
+from factkit.train import grpo, launch, setup
 
 SMALL = {  # two updates of one rollout: before the second, the policy has changed
     "rl_steps": 2,
@@ -82,7 +82,8 @@ def record_update(
         return RecordingTrainer(reward_funcs=reward, **arguments)
 
     # later training draws the same random numbers as without this
-    with torch.random.fork_rng(), tempfile.TemporaryDirectory() as folder:
+    fork, temporary = torch.random.fork_rng(), tempfile.TemporaryDirectory()
+    with launch.enable_gradients(), fork, temporary as folder:
         unreported = p.model_copy(update={"report_to": "none"})
         config = grpo.grpo_config(unreported, Path(folder) / "checkpoint")
         trainer = setup.policy_trainer(make, config, start, rows[:4], p, rollouts=True)

@@ -10,6 +10,7 @@ from filelock import FileLock
 from factkit.data import assets
 from factkit.run import files, progress, quiet
 from factkit.run.params.stages import PolicyParams
+from factkit.train import launch
 
 if TYPE_CHECKING:
     from transformers import LlamaForCausalLM, PreTrainedTokenizerFast
@@ -52,7 +53,9 @@ def pretrain(
         with FileLock(f"{folder}.lock"):
             if not config.exists():
                 with files.whole_folder(folder) as partial:
-                    _train(p, pack(texts, tokenizer, row_tokens), tokenizer, partial)
+                    rows = pack(texts, tokenizer, row_tokens)
+                    with launch.enable_gradients():
+                        _train(p, rows, tokenizer, partial)
     return str(folder)
 
 
