@@ -9,6 +9,7 @@ import functools
 import hashlib
 import importlib.metadata
 import os
+from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -120,13 +121,9 @@ def policy_path(name: str) -> str:
     """
     if name != "smollm2-135m-instruct":
         return of_hub(name)
-    folder = cache_dir() / name
-    config = folder / "config.json"
-    if not config.exists():  # reading needs no lock: the disk may be read-only
-        with FileLock(f"{folder}.lock"):
-            if not config.exists():
-                _convert_gguf(verified(name), folder)
-    return str(folder)
+    return fill_once(
+        cache_dir() / name, lambda folder: _convert_gguf(verified(name), folder)
+    )
 
 
 def _convert_gguf(path: Path, folder: Path) -> None:
@@ -151,9 +148,19 @@ def _convert_gguf(path: Path, folder: Path) -> None:
     model.hf_quantizer, model.is_quantized = None, False
     if hasattr(model.config, "quantization_config"):
         del model.config.quantization_config
-    with whole_folder(folder) as partial:
-        model.save_pretrained(partial)
-        tokenizer.save_pretrained(partial)
+    model.save_pretrained(folder)
+    tokenizer.save_pretrained(folder)
+
+
+def fill_once(folder: Path, fill: Callable[[Path], None]) -> str:
+    """The folder of a policy, filled by `fill` at its first use in any process."""
+    config = folder / "config.json"
+    if not config.exists():  # reading needs no lock: the disk may be read-only
+        with FileLock(f"{folder}.lock"):
+            if not config.exists():
+                with whole_folder(folder) as partial:
+                    fill(partial)
+    return str(folder)
 
 
 def embedder_path() -> str:

@@ -5,10 +5,8 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from filelock import FileLock
-
 from factkit.data import assets
-from factkit.run import files, progress, quiet
+from factkit.run import progress, quiet
 from factkit.run.params.stages import PolicyParams
 from factkit.train import launch
 
@@ -48,15 +46,13 @@ def pretrain(
         settings["row_tokens"] = row_tokens
     vocabulary = sorted(tokenizer.get_vocab().items())
     folder = assets.policy_cache_folder("tiny-world", (settings, texts, vocabulary))
-    config = folder / "config.json"
-    if not config.exists():  # else no lock: the disk may be read-only
-        with FileLock(f"{folder}.lock"):
-            if not config.exists():
-                with files.whole_folder(folder) as partial:
-                    rows = pack(texts, tokenizer, row_tokens)
-                    with launch.enable_gradients():
-                        _train(p, rows, tokenizer, partial)
-    return str(folder)
+
+    def fill(partial: Path) -> None:
+        rows = pack(texts, tokenizer, row_tokens)
+        with launch.enable_gradients():
+            _train(p, rows, tokenizer, partial)
+
+    return assets.fill_once(folder, fill)
 
 
 def _train(
