@@ -11,13 +11,13 @@ loads its public ones, and `PublicSource` stands for them.
 import random
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from importlib import import_module
 from importlib.util import find_spec
 from typing import TYPE_CHECKING, Any, Literal, Protocol
 
 from factkit import Check
-from factkit.data.corpus import Chunk, Document, load_leads
+from factkit.data.corpus import Chunk, Document, chunk_documents, load_leads
 from factkit.data.examples import COUNTED, MAY_ABSTAIN, OPEN, DataError, Example
 from factkit.facts.requests import COUNTS, MAY_ABSTAIN_REQUEST, count_request
 from factkit.run.params.stages import PolicyParams
@@ -97,16 +97,24 @@ class FactSource(FactReader, Protocol):
     def questions(self) -> "Loaded":
         """Short questions, and how many were dropped for which reason."""
 
+    def corpus(self) -> list[Document]:
+        """The documents, by default the leads."""
+        return load_leads()
+
     def passages(self, tokenizer: "PreTrainedTokenizerBase", size: int) -> list[Chunk]:
-        """The documents as chunks of at most `size` tokens, for retrieval."""
+        """The corpus as chunks of at most `size` tokens, for retrieval, each after its
+        title: a second chunk says "he"."""
+        corpus = self.corpus()
+        titles = {document.id: document.title for document in corpus}
+        return [
+            replace(chunk, text=f"{titles[chunk.doc_id]}: {chunk.text.strip()}")
+            for chunk in chunk_documents(corpus, tokenizer, size)
+        ]
 
     def documents(self) -> list[Document]:
-        """The documents to search for evidence: the leads, each after its title, so
-        that a chunk says whom it is about."""
-        return [
-            Document(d.id, d.title, f"{d.title}: {d.text}", d.source)
-            for d in load_leads()
-        ]
+        """The corpus to search for evidence, each document after its title, so that a
+        chunk says whom it is about."""
+        return [replace(d, text=f"{d.title}: {d.text}") for d in self.corpus()]
 
     def contradicting_documents(self, statement: str) -> set[str]:
         """The ids of the documents that together contradict a statement."""

@@ -6,12 +6,12 @@ the subjects are kept for the cold start (`leads.policy`), whatever the paper an
 
 import random
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from functools import cache
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from factkit.data import assets
-from factkit.data.corpus import Chunk, chunk_documents, load_leads
+from factkit.data.corpus import load_leads
 from factkit.data.examples import COUNTED, LONG_FORM, OPEN, Example, split_in_shares
 from factkit.data.sources import Loaded
 from factkit.data.splits import Sets, in_set
@@ -22,9 +22,6 @@ from factkit.facts.leads.policy import is_of_cold_start
 from factkit.facts.leads.questions import lead_questions
 from factkit.facts.source import DEV_SHARE, Fact, FactSource, sample_texts
 from factkit.run.params.stages import PolicyParams
-
-if TYPE_CHECKING:
-    from transformers import PreTrainedTokenizerBase
 
 LEAST_FACTS = 3
 
@@ -62,15 +59,6 @@ class LeadSource(LeadClaims, FactSource):
     def questions(self) -> Loaded:
         """The questions of `leads.questions`."""
         return lead_questions(load_leads(), assets.verified("elements"))
-
-    def passages(self, tokenizer: "PreTrainedTokenizerBase", size: int) -> list[Chunk]:
-        """Chunks of the leads, each after the title: a second chunk says "he"."""
-        leads = load_leads()
-        titles = {lead.id: lead.title for lead in leads}
-        return [
-            replace(chunk, text=f"{titles[chunk.doc_id]}: {chunk.text.strip()}")
-            for chunk in chunk_documents(leads, tokenizer, size)
-        ]
 
     def split(
         self,

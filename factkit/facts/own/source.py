@@ -2,14 +2,14 @@
 
 from collections import Counter
 from collections.abc import Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from functools import cached_property, partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from factkit import Check
 from factkit.data import own
-from factkit.data.corpus import Chunk, Document, chunk_documents
+from factkit.data.corpus import Chunk, Document
 from factkit.data.entries import page_entry, page_id
 from factkit.data.examples import DataError
 from factkit.data.own import Fields
@@ -18,9 +18,6 @@ from factkit.data.splits import Sets, in_set, split_by_entity
 from factkit.facts.source import FactSource
 from factkit.run.params.own import OWN, OwnDataParams
 from factkit.run.paths import ROOT
-
-if TYPE_CHECKING:
-    from transformers import PreTrainedTokenizerBase
 
 MAKERS = {"questions": own.question, "requests": own.request}
 
@@ -71,7 +68,7 @@ class OwnSource(FactSource):
     def entries(self) -> list[Chunk]:
         """An entry for each document. Raises DataError if two have one title."""
         entries = {}
-        for document in self.load_documents()[0]:
+        for document in self.corpus():
             entry = page_entry(document.title, document.text)
             if entry.id in entries:
                 raise DataError(
@@ -84,19 +81,10 @@ class OwnSource(FactSource):
     def _pages(self) -> dict[str, str]:
         """The title and the id of each document, in lower case → its entry's id."""
         pages = {entry.id.casefold(): entry.id for entry in self.entries()}
-        for document in self.load_documents()[0]:
+        for document in self.corpus():
             entry = page_id(document.title)
             pages |= {name.casefold(): entry for name in (document.title, document.id)}
         return pages
-
-    def passages(self, tokenizer: "PreTrainedTokenizerBase", size: int) -> list[Chunk]:
-        """Chunks of the documents, each after the title: a second chunk says "it"."""
-        documents = self.load_documents()[0]
-        titles = {document.id: document.title for document in documents}
-        return [
-            replace(chunk, text=f"{titles[chunk.doc_id]}: {chunk.text.strip()}")
-            for chunk in chunk_documents(documents, tokenizer, size)
-        ]
 
     def load_documents(self) -> tuple[list[Document], Counter]:
         """The documents, and how many were dropped for which reason. Raises DataError
@@ -105,11 +93,9 @@ class OwnSource(FactSource):
             raise DataError("documents_path: name the folder with your documents")
         return own.load_documents(self.documents_path)
 
-    def documents(self) -> list[Document]:
-        """The documents, each after its title."""
-        return [
-            replace(d, text=f"{d.title}: {d.text}") for d in self.load_documents()[0]
-        ]
+    def corpus(self) -> list[Document]:
+        """The documents."""
+        return self.load_documents()[0]
 
     def checks(self, p: OwnDataParams) -> list[Check]:
         """Checks of the rows, their groups and splits, and the documents. Raises
