@@ -22,6 +22,7 @@ from factkit.papers.reason.rewards import Preference
 from factkit.papers.rlfh import feedback
 from factkit.verify import claims, judge
 from factkit.verify.claims import Claims, Label, is_claim_of
+from factkit.verify.failures import check_failures
 from factkit.verify.judge import Choice, Grade
 from factkit.verify.llm import LLM, Endpoint, Limits, Reply
 from factkit.verify.replies import CLOSING, Failure, read_reply
@@ -322,7 +323,7 @@ def test_a_reply_is_asked_for_no_third_time_and_the_causes_are_told():
     assert len(llm.requests) == 8
     assert len(judge.describe_failures()) < 300
     with pytest.raises(ValueError, match="4 × not one JSON object"):
-        judge.check_failures([None], "failures")
+        check_failures([None], "failures")
 
 
 def test_a_second_reply_that_does_not_come_leaves_the_first_as_the_cause():

@@ -15,7 +15,7 @@ from factkit.data.spelling import plain
 from factkit.policy.models import decode_with_offsets
 from factkit.policy.policy import Policy
 from factkit.policy.vllm_engine import Sampled
-from factkit.verify.judge import check_failures
+from factkit.verify.failures import check_failures
 from factkit.verify.outcome import Outcome, abstains
 from factkit.verify.response import extract_answer, split_box, split_confidence
 

@@ -17,7 +17,6 @@ from factkit.policy.decoding import Sampling
 from factkit.run.results import JUDGEMENTS
 from factkit.verify import calls
 from factkit.verify.failures import RECENT_FAILURES, Failure, describe_failures
-from factkit.verify.failures import check_failures as check_failures
 from factkit.verify.llm import LLM, Reply, Request
 from factkit.verify.outcome import Outcome, abstains
 from factkit.verify.replies import (

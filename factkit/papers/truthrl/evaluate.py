@@ -33,7 +33,7 @@ from factkit.answers.sampling import Probe
 from factkit.answers.short_form import ScoredAnswer, majority, rates
 from factkit.data.examples import Example
 from factkit.run.statistics import means
-from factkit.verify.judge import check_failures
+from factkit.verify.failures import check_failures
 from factkit.verify.outcome import Outcome
 
 if TYPE_CHECKING:
