@@ -8,12 +8,13 @@ training GPUs, and the judge's if it calls the judge, for the sum of these hours
 import re
 from collections import Counter
 from math import ceil
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any
 
 from factkit import UserError, prompts
 from factkit.gpu.memory import GPU_FLOPS, SHAPES, disk, host_memory, peaks, tokens
 from factkit.run import params
 from factkit.run.arms import Arm, get_paper
+from factkit.run.needs import Work
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -72,42 +73,17 @@ def serving(billions: float, prompt: float, reply: float) -> float:
     return reading + reply * billions / 8 / DECODE_TOKENS_S
 
 
-class Part(NamedTuple):
-    """The work of one run in a part of a sweep.
-
-    calls: kind, or "kind model" for another judge → number. responses: sampled by the
-    notebook's engine. rollouts: sampled during training. passes: rows × FLOP per weight
-    and token (forward 2, backward 4, recomputing 2). benchmarks: lm-eval's GPU-seconds.
-    """
-
-    calls: Counter
-    responses: int = 0
-    rollouts: int = 0
-    passes: int = 0
-    updates: int = 0
-    benchmarks: float = 0.0
-
-
-def data(p: Any) -> Part:
+def data(p: Any) -> Work:
     """The data notebook: sampled or probed responses, tests of the untrained policy."""
-    tests, own = evaluation(p, None), get_paper(p).needs(p).data()
+    needs = get_paper(p).needs(p)
+    own, tests = needs.data(), needs.evaluation(None)
     return tests._replace(
         calls=own.calls + tests.calls, responses=own.responses + tests.responses
     )
 
 
-def evaluation(p: Any, arm: Arm | None) -> Part:
-    """The tests of an arm's policy; None: of the untrained policy, in the data
-    notebook, whose answers and verdicts the arms reuse."""
-    work = get_paper(p).needs(p).evaluation(arm)
-    benchmarks = sum(
-        n * serving(size(p.policy), prompt, response)
-        for n, prompt, response in work.benchmarks
-    )
-    return Part(work.calls, responses=work.responses, benchmarks=benchmarks)
-
-
-def training(p: Any, arm: Arm) -> Part:
+def training(p: Any, arm: Arm) -> Work:
+    """The training of one run of an arm."""
     keys = ("train_questions", "train_requests", "sft_requests", "sft_trajectories")
     sizes = [getattr(p, key) for key in keys if hasattr(p, key)]
     rows = sizes[-1] if arm.algorithm == "SFT" else sizes[0]
@@ -115,12 +91,13 @@ def training(p: Any, arm: Arm) -> Part:
     drawn = times * rows * getattr(p, arm.samples) if arm.samples else 0
     if arm.algorithm == "SFT":
         updates = ceil(rows / p.sft_batch_size) * p.sft_epochs
-        return Part(_calls(p, arm, drawn), drawn, 0, rows * p.sft_epochs * 8, updates)
+        passes = rows * p.sft_epochs * 8
+        return Work(_calls(p, arm, drawn), drawn, passes=passes, updates=updates)
     if arm.algorithm == "DPO":
         times *= p.dpo_epochs
         passes = times * rows * 2 * (8 + 2)  # two responses; the reference's
         updates = times * ceil(rows / p.dpo_batch_size)
-        return Part(_calls(p, arm, drawn), drawn, 0, passes, updates)
+        return Work(_calls(p, arm, drawn), drawn, passes=passes, updates=updates)
     p = arm.configure(p)
     updates, n = p.rl_steps, p.rl_steps * p.rl_batch_size
     beta = p.reward_beta if arm.learned_reward else p.beta
@@ -130,16 +107,17 @@ def training(p: Any, arm: Arm) -> Part:
         pairs = rows * (1 + (p.reward_pairs or p.probe_samples))
         trained += pairs * p.reward_epochs * 2 * 8
         updates += ceil(pairs / p.reward_batch_size) * p.reward_epochs
-    return Part(_calls(p, arm, n), 0, n, trained, updates)
+    return Work(_calls(p, arm, n), rollouts=n, passes=trained, updates=updates)
 
 
 def _calls(p: Any, arm: Arm, responses: int) -> Counter:
     """Judge calls on responses in training; a parameter <kind>_model names another
     judge than p.judge_model."""
-    names = {k: f"{k} {getattr(p, f'{k}_model', '')}".rstrip() for k in arm.judge_calls}
-    return Counter(
-        {names[k]: round(each * responses) for k, each in arm.judge_calls.items()}
-    )
+    calls: Counter = Counter()
+    for kind, each in arm.judge_calls.items():
+        judge = getattr(p, f"{kind}_model", "")
+        calls[f"{kind} {judge}".rstrip()] = round(each * responses)
+    return calls
 
 
 # ---- the bill
@@ -155,29 +133,30 @@ def table(p: Any, price: float = PRICE) -> "pd.DataFrame":
         if arm.algorithm:
             runs = len(p.seed_numbers)
             rows[name] = _row(p, training(p, arm), price, runs)
-        tests = evaluation(p, arm)
+        tests = get_paper(p).needs(p).evaluation(arm)
         rows[f"{name}: evaluation"] = _row(arm.configure(p), tests, price, runs)
     bill = pd.DataFrame.from_dict(rows, "index")
     bill.loc["total"] = bill.sum()
     return bill
 
 
-def _row(p: Any, part: Part, price: float, runs: int = 1) -> dict:
+def _row(p: Any, work: Work, price: float, runs: int = 1) -> dict:
     prompt, response, written = tokens(p)
     billions, judge_tokens, judged = size(p.policy), 0, 0.0
-    for key, n in part.calls.items():
+    for key, n in work.calls.items():
         kind, _, model = key.partition(" ")
         each = call_tokens(kind, p)
         judge_tokens += n * sum(each)
         judged += n * serving(size(model or p.judge_model), *each)
     one = serving(billions, prompt + response - written, written)
-    sampled, rolled = part.responses * one + part.benchmarks, part.rollouts * one
+    benchmarks = sum(n * serving(billions, *each) for n, *each in work.benchmarks)
+    sampled, rolled = work.responses * one + benchmarks, work.rollouts * one
     speed = GPU_FLOPS * UTILISATION[p.deepspeed]
-    trained = part.passes * (prompt + response) * billions * 1e9 / speed
+    trained = work.passes * (prompt + response) * billions * 1e9 / speed
     seconds = judged / p.judge_gpus + (sampled + rolled + trained) / p.num_processes
     gpus = p.num_processes + p.judge_gpus * (judged > 0)
     columns = {
-        "judge calls": part.calls.total(),
+        "judge calls": work.calls.total(),
         "judge M tokens": judge_tokens / 1e6,
         "judge GPU-h": judged / 3600,
         "rollout GPU-h": (sampled + rolled) / 3600,
@@ -187,7 +166,7 @@ def _row(p: Any, part: Part, price: float, runs: int = 1) -> dict:
         "USD": seconds * gpus / 3600 * price,
     }
     totals = {name: value * runs for name, value in columns.items()}
-    return {"runs": runs, "updates each": part.updates} | totals
+    return {"runs": runs, "updates each": work.updates} | totals
 
 
 def report(p: Any, price: float) -> str:

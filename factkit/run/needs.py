@@ -18,13 +18,18 @@ class Work(NamedTuple):
     """What a notebook asks for.
 
     calls: kind of judge call (of another judge than p.judge_model, "kind model") →
-    number. responses: drawn from the policy. benchmarks: (problems, tokens of a prompt,
-    tokens of a response) of each benchmark.
+    number. responses: drawn from the policy by the notebook's engine; rollouts: drawn
+    during training. benchmarks: (problems, tokens of a prompt, tokens of a response) of
+    each benchmark. passes: rows × FLOP per weight and token (forward 2, backward 4,
+    recomputing 2) of all `updates`.
     """
 
     calls: Counter
     responses: int = 0
     benchmarks: tuple[tuple[int, int, int], ...] = ()
+    rollouts: int = 0
+    passes: int = 0
+    updates: int = 0
 
 
 class Needs:
