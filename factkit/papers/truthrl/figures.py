@@ -155,9 +155,7 @@ def risk_coverage(results: Results) -> Figure:
 
 
 def _numbered(runs: Results, kind: str, metric: str) -> pd.DataFrame:
-    """One row per run, one column per number in `<kind>_<number>_<metric>`."""
-    rows = [run_panels.numbered(r["metrics"], kind, metric) for r in runs]
-    return pd.DataFrame(rows).sort_index(axis=1, key=lambda names: names.astype(float))
+    return run_panels.numbered([r["metrics"] for r in runs], kind, metric)
 
 
 def policy_sizes(sizes: Mapping[str, Results]) -> Figure:

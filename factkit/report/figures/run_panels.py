@@ -153,26 +153,19 @@ def by_exposure(
     """
     figure, _ = new_figure(9.5, 3.4, columns=len(panels))
     for ax, (name, label) in zip(figure.axes, panels.items(), strict=True):
-        binned = {
-            arm: [numbered(metrics, "exposure", name) for metrics in runs]
-            for arm, runs in groups.items()
-        }
-        of_all = {edge for runs in binned.values() for bins in runs for edge in bins}
-        edges = sorted(of_all, key=float)
-        for i, (arm, runs) in enumerate(binned.items()):
-            values = {
-                x: [bins[edge] for bins in runs if edge in bins]
-                for x, edge in enumerate(edges)
-            }
-            values = {x: own for x, own in values.items() if own}
-            means, halves = zip(*map(t_interval, values.values()), strict=True)
-            places = [x + 0.06 * (i - len(groups) / 2) for x in values]
+        binned = {arm: numbered(runs, "exposure", name) for arm, runs in groups.items()}
+        edges = sorted(set().union(*binned.values()), key=float)
+        for i, (arm, bins) in enumerate(binned.items()):
+            intervals = [t_interval(bins[edge].dropna().tolist()) for edge in bins]
+            means, halves = zip(*intervals, strict=True)
+            shift = 0.06 * (i - len(groups) / 2)
+            places = [edges.index(edge) + shift for edge in bins]
             colour, line, _ = arm_style(i)
             style = {"ls": line, "marker": "o", "ms": 4, "capsize": 2, "color": colour}
             ax.errorbar(places, means, halves, **style, label=format_name(arm))
         ends = [f"–{int(edge) - 1}" for edge in edges[1:]] + ["+"]
-        bins = zip(edges, ends, strict=True)
-        spans = [e if f"–{e}" == end else e + end for e, end in bins]
+        limits = zip(edges, ends, strict=True)
+        spans = [e if f"–{e}" == end else e + end for e, end in limits]
         ax.set_xticks(range(len(edges)), spans)
         ax.set_xlabel(f"times that the policy read {read}")
         ax.set_ylabel(label)
@@ -184,12 +177,16 @@ def by_exposure(
     return figure
 
 
-def numbered(metrics: Mapping[str, float], kind: str, name: str) -> dict[str, float]:
-    """{"8": value} from the metrics <kind>_8_<name>, in the order of their numbers."""
+def numbered(runs: Sequence[Mapping[str, float]], kind: str, name: str) -> pd.DataFrame:
+    """The metrics `<kind>_<number>_<name>`: one row per run's metrics, one column per
+    number, in the numbers' order."""
     pattern = re.compile(rf"{kind}_([\d.]+)_{name}")
-    matches = {pattern.fullmatch(key): value for key, value in metrics.items()}
-    values = {match[1]: value for match, value in matches.items() if match}
-    return dict(sorted(values.items(), key=lambda item: float(item[0])))
+    rows = [
+        {match[1]: metrics[key] for key in metrics if (match := pattern.fullmatch(key))}
+        for metrics in runs
+    ]
+    table = pd.DataFrame(rows)
+    return table.sort_index(axis=1, key=lambda numbers: numbers.astype(float))
 
 
 def drawn_scores(scores: Sequence[Sequence[float]], label: str) -> Figure:
