@@ -48,7 +48,7 @@ class QuestionParams(OwnDataParams, PolicyParams):
     withheld_evidence: fields.Share = 0.0  # of the questions of each relation
 
     @model_validator(mode="after")
-    def _evidence_can_be_withheld(self) -> Self:
+    def _questions_can_be_asked(self) -> Self:
         if self.withheld_evidence and not (
             self.retriever and self.retrieved_chunks == 1
         ):
@@ -56,18 +56,10 @@ class QuestionParams(OwnDataParams, PolicyParams):
                 f"withheld_evidence={self.withheld_evidence} needs a retriever and "
                 "retrieved_chunks=1"
             )
-        return self
-
-    @model_validator(mode="after")
-    def _some_relations_are_asked(self) -> Self:
         if self.least_known > self.most_known:
             raise ValueError(
                 f"least_known={self.least_known} is above most_known={self.most_known}"
             )
-        return self
-
-    @model_validator(mode="after")
-    def _own_documents_are_retrieved(self) -> Self:
         if self.has_own_data and bool(self.retriever) != bool(self.documents_path):
             raise ValueError(
                 f"retriever={self.retriever!r}, documents_path={self.documents_path!r}"
