@@ -16,13 +16,12 @@ LOGGED = {  # a library's logger → its message
     r"-\+-[^\n]*\n(\S*lm_head\.weight[^\n]*UNEXPECTED[^\n]*\n)?"
     r"\S*score\.weight[^\n]*MISSING[^\n]*\n\s*\S*Notes.*",
 }
-WARNED = ("IProgress not found",)  # tqdm's, without widgets; the kit draws plain bars
 
 
 def silence_messages() -> None:
     """Silence the messages above, whichever library is imported later."""
-    for beginning in WARNED:
-        warnings.filterwarnings("ignore", message=beginning)
+    # tqdm's, without widgets; the kit draws plain bars
+    warnings.filterwarnings("ignore", message="IProgress not found")
     for name, message in LOGGED.items():
         logging.getLogger(name).addFilter(partial(_is_unknown, re.compile(message)))
 
