@@ -8,23 +8,8 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from matplotlib.transforms import Bbox
 
-from factkit.report.figures import (
-    BESIDE,
-    CORRECT,
-    LEGEND,
-    LINES,
-    PUBLISHED,
-    WRONG,
-    arm_panels,
-    arm_style,
-    format_name,
-    legend_below,
-    name_arm,
-    new_figure,
-    percent_axis,
-    point,
-    tables,
-)
+from factkit.report import figures
+from factkit.report.figures import arm_panels, tables
 
 Results = Sequence[Mapping[str, Any]]
 LEAST_SPAN = 0.05  # of the axes; so small differences look small
@@ -36,71 +21,73 @@ WRONG_RATE = "hallucination_rate"
 def retrieval_coverage(shares: Mapping[str, Sequence[float]]) -> Figure:
     """The share of errors whose evidence is retrieved, by the number of chunks; grey:
     the paper's (A.3). shares: what is searched for → `evaluate.coverage`."""
-    figure, ax = new_figure(5, 3)
-    for (label, values), line in zip(shares.items(), LINES, strict=False):
+    figure, ax = figures.new_figure(5, 3)
+    for (label, values), line in zip(shares.items(), figures.LINES, strict=False):
         ks = range(1, len(values) + 1)
         ax.plot(ks, values, ls=line, marker="o", ms=4, label=label)
-    ax.axhline(0.53, color=PUBLISHED, lw=1, label="paper, 8 chunks (A.3)")
+    ax.axhline(0.53, color=figures.PUBLISHED, lw=1, label="paper, 8 chunks (A.3)")
     ax.set_xlabel("chunks retrieved")
     ax.set_ylim(0, 1.02)
-    percent_axis(ax, "errors with evidence")
-    ax.legend(**LEGEND, title="searched for", title_fontsize=8)
+    figures.percent_axis(ax, "errors with evidence")
+    ax.legend(**figures.LEGEND, title="searched for", title_fontsize=8)
     return figure
 
 
 def theorem_1(table: pd.DataFrame) -> Figure:
     """The optimum by closed form (lines) and by optimisation (circles) over β, and the
     largest difference between them. table: from `theorem.compare`."""
-    figure, (ax, gap_ax) = new_figure(9.5, 3.6, columns=2)
+    figure, (ax, gap_ax) = figures.new_figure(9.5, 3.6, columns=2)
     for number, rows in table.groupby("response"):
         correct = rows.reward.iloc[0] == 1
-        colour = CORRECT if correct else WRONG
+        colour = figures.CORRECT if correct else figures.WRONG
         name = f"response {number + 1}, {'error-free' if correct else 'with an error'}"
-        style = LINES[number % len(LINES)]
+        style = figures.LINES[number % len(figures.LINES)]
         ax.plot(rows.beta, rows.closed_form, ls=style, color=colour, label=name)
         ax.plot(rows.beta, rows.optimised, "o", ms=5, mfc="none", color=colour)
         at = rows.reference.iloc[0]  # at the right edge
-        ax.axhline(at, 0.97, color=PUBLISHED, lw=2, label="reference")
+        ax.axhline(at, 0.97, color=figures.PUBLISHED, lw=2, label="reference")
     ax.set_xscale("log")
     ax.set_ylim(bottom=0)
-    percent_axis(ax, "probability of the response")
+    figures.percent_axis(ax, "probability of the response")
     gaps = (table.closed_form - table.optimised).abs().groupby(table.beta).max()
     gap_ax.loglog(gaps.index, gaps.clip(lower=1e-17), "o-", color="black", ms=4, lw=1)
-    gap_ax.axhline(1e-6, color=PUBLISHED, ls="--", lw=1, label="agreement wanted")
+    limit = {"color": figures.PUBLISHED, "ls": "--", "lw": 1}
+    gap_ax.axhline(1e-6, **limit, label="agreement wanted")
     gap_ax.set_ylabel("largest difference of a probability")
     for panel in (ax, gap_ax):
         panel.set_xlabel("KL coefficient β")
-    legend_below(figure)
+    figures.legend_below(figure)
     return figure
 
 
 def trade_off(results: Results) -> Figure:
     """Fig 4: hallucination in long answers against utility, one mark per arm: means
     over seeds with 95 % t intervals. Better is left and up."""
-    figure, ax = new_figure(6.4, 4.2)
+    figure, ax = figures.new_figure(6.4, 4.2)
     utility = _label(ax, results)
     for i, (arm, runs) in enumerate(tables.by_arm(results).items()):
         answering = [r for r in runs if WRONG_RATE in r["metrics"]]
         x = arm_panels.mean_of(answering, WRONG_RATE)
         y = arm_panels.mean_of(answering, utility)
         if x and y:
-            point(ax, x, y, place=i, label=format_name(name_arm(arm, runs)))
+            label = figures.format_name(figures.name_arm(arm, runs))
+            figures.point(ax, x, y, place=i, label=label)
     for axis in (ax.xaxis, ax.yaxis):
         low, high = axis.get_view_interval()
         lacking = max(LEAST_SPAN - (high - low), 0) / 2
         axis.set_view_interval(low - lacking, high + lacking, ignore=True)
-    ax.legend(**LEGEND, **BESIDE)
+    ax.legend(**figures.LEGEND, **figures.BESIDE)
     return figure
 
 
 def _label(ax: Axes, results: Results) -> str:
     """Label the axes; return the metric of utility: the win rate if all results have
     it, else the form of answers."""
-    percent_axis(ax, "hallucination rate of long answers", "x")
+    figures.percent_axis(ax, "hallucination rate of long answers", "x")
     if all("win_rate" in r["metrics"] for r in results):
-        percent_axis(ax, "preferred to the base policy's answer")
+        figures.percent_axis(ax, "preferred to the base policy's answer")
         return "win_rate"
-    percent_axis(ax, "answers of the form asked for")
+    figures.percent_axis(ax, "answers of the form asked for")
     return "format_following"
 
 
@@ -108,8 +95,8 @@ def claims(results: Results) -> Figure:
     """Fig 3: correct and other claims per question by arm (a refusal has 0, as in the
     paper's public code); grey lines: the paper's."""
     parts = (
-        ("correct_claims_per_question", "correct", CORRECT),
-        ("incorrect_claims_per_question", "other", WRONG),
+        ("correct_claims_per_question", "correct", figures.CORRECT),
+        ("incorrect_claims_per_question", "other", figures.WRONG),
     )
     groups = tables.by_arm(results)
     paper = PAPER_CLAIMS if set(PAPER_CLAIMS) <= set(groups) else {}
@@ -119,7 +106,9 @@ def claims(results: Results) -> Figure:
 def trajectories(panels: Mapping[str, Mapping[str, Mapping[str, Any]]]) -> Figure:
     """Fig 5: hallucination against utility of the policies stored during training, on
     dev requests. panels: title → name of a line → its run. Numbers are updates."""
-    figure, _ = new_figure(max(5.4, 4.6 * len(panels)), 3.8, columns=len(panels))
+    figure, _ = figures.new_figure(
+        max(5.4, 4.6 * len(panels)), 3.8, columns=len(panels)
+    )
     for ax in figure.axes[1:]:
         ax.sharex(figure.axes[0])
         ax.sharey(figure.axes[0])
@@ -127,7 +116,7 @@ def trajectories(panels: Mapping[str, Mapping[str, Mapping[str, Any]]]) -> Figur
         for i, (name, run) in enumerate(runs.items()):
             _trajectory(ax, run["metrics"], _label(ax, [run]), i, name)
         ax.set_title(title, fontsize=10)
-        ax.legend(**LEGEND)
+        ax.legend(**figures.LEGEND)
     figure.draw_without_rendering()  # places the panels
     for ax in figure.axes:
         written: list[Bbox] = []
@@ -151,7 +140,7 @@ def _trajectory(
     ys = [metrics[f"dev_{step}_{utility}"] for step in steps]
     if not steps:
         return
-    colour, _, marker = arm_style(place)
+    colour, _, marker = figures.arm_style(place)
     ax.plot(xs, ys, marker=marker, ms=4, color=colour, label=name)
     for x, y, step in zip(xs, ys, steps, strict=True):
         ax.annotate(step, (x, y), xytext=(4, 4), textcoords="offset points", size=7)

@@ -7,23 +7,8 @@ import pandas as pd
 from matplotlib.figure import Figure
 
 from factkit.papers.reason.arms import WEIGHTS
-from factkit.report import published
-from factkit.report.figures import (
-    BESIDE,
-    CORRECT,
-    LEGEND,
-    PUBLISHED,
-    WRONG,
-    arm_panels,
-    bar_style,
-    format_name,
-    legend_below,
-    name_arm,
-    new_figure,
-    percent_axis,
-    point,
-    tables,
-)
+from factkit.report import figures, published
+from factkit.report.figures import arm_panels, tables
 
 Results = Sequence[Mapping[str, Any]]
 # claims a response, 0 of one that states none (§4.1: F of each response)
@@ -45,24 +30,24 @@ def precision_and_detail(results: Results) -> Figure:
         for row in published.read_table(2, "reason").itertuples()
     }
     places = {arm: i for i, arm in enumerate(dict.fromkeys((*here, *paper)))}
-    figure, axes = new_figure(9.5, 4.0, columns=2)
+    figure, axes = figures.new_figure(9.5, 4.0, columns=2)
     for ax, marks, runs, colour, title in (
         (axes[0], here, groups, "", "here"),
-        (axes[1], paper, {}, PUBLISHED, "paper, 8B, mean of six data sets"),
+        (axes[1], paper, {}, figures.PUBLISHED, "paper, 8B, mean of six data sets"),
     ):
         path = [marks[a] for a in WEIGHTS if WEIGHTS[a][1] == RELEVANCE and a in marks]
         xs, ys = ([mark[axis][0] for mark in path] for axis in (0, 1))
-        style = {"color": PUBLISHED, "lw": 1, "zorder": 1}
+        style = {"color": figures.PUBLISHED, "lw": 1, "zorder": 1}
         ax.plot(xs, ys, **style, label=f"μ = {RELEVANCE:g}, in the order of λ")
         for arm in sorted(marks, key=places.__getitem__):
             x, y = marks[arm]
-            name = format_name(name_arm(arm, runs.get(arm, ()))) + _weights(arm)
-            point(ax, x, y, places[arm], name, colour)
-        percent_axis(ax, "precision: supported of all claims", "x")
+            name = figures.format_name(figures.name_arm(arm, runs.get(arm, ())))
+            figures.point(ax, x, y, places[arm], name + _weights(arm), colour)
+        figures.percent_axis(ax, "precision: supported of all claims", "x")
         ax.set_ylabel("supported claims a response")
         ax.set_title(title, fontsize=10, loc="left")
         ax.margins(0.12)
-    legend_below(figure)
+    figures.legend_below(figure)
     return figure
 
 
@@ -71,7 +56,7 @@ def by_set(results: Results) -> pd.DataFrame:
     cent, means over seeds ± 95 % t intervals."""
     end, others = "_win_rate", ("before_", "dev_", "least_")
     prefixes = {
-        name.removesuffix(end) + "_": format_name(name.removesuffix(end))
+        name.removesuffix(end) + "_": figures.format_name(name.removesuffix(end))
         for r in results
         for name in r["metrics"]
         if name.endswith(end) and not name.startswith(others)
@@ -82,7 +67,7 @@ def by_set(results: Results) -> pd.DataFrame:
         "win rate": ("win_rate", 100),
     }
     rows = {
-        name_arm(arm, runs): {
+        figures.name_arm(arm, runs): {
             (name_of_set, measure): tables.spread(
                 [r["metrics"].get(prefix + name) for r in runs], factor
             )
@@ -98,14 +83,14 @@ def win_rates(results: Results) -> Figure:
     """Win rate over the base policy by arm: means over seeds with 95 % t intervals;
     grey: the paper's (Table 2); dashed: 50 %."""
     groups = tables.by_arm(_measured(results, "win_rate"))
-    figure, ax = arm_panels.stacked(groups, [("win_rate", "here", CORRECT)])
+    figure, ax = arm_panels.stacked(groups, [("win_rate", "here", figures.CORRECT)])
     theirs = published.read_table(2, "reason").set_index("arm").win_rate / 100
     values = [[theirs[arm]] if arm in theirs else [] for arm in groups]
     arm_panels.mark(ax, values, "paper (8B, six data sets)")
     ax.axhline(0.5, color="black", ls="--", lw=1)
     ax.set_ylim(0, 1)
-    percent_axis(ax, "preferred to the base policy's answer")
-    ax.legend(**LEGEND, **BESIDE)
+    figures.percent_axis(ax, "preferred to the base policy's answer")
+    ax.legend(**figures.LEGEND, **figures.BESIDE)
     return figure
 
 
@@ -118,28 +103,31 @@ def strategies(results: Results, arms: Sequence[str]) -> Figure | None:
     rows = rows.rename(columns=lambda name: name.removeprefix("strategy_"))
     shares = rows.groupby(level=0).mean().T  # (strategies, arms)
     groups = tables.by_arm(results)
-    titles = {arm: name_arm(arm, groups[arm]) for arm in arms if arm in shares}
+    titles = {arm: figures.name_arm(arm, groups[arm]) for arm in arms if arm in shares}
     shares = shares[[*titles]].rename(columns=titles)
     if not shares.size:
         return None
     order = shares.sum(axis=1).sort_values(ascending=False, kind="stable").index
     names = list(order[:20])  # the most frequent at the top
-    figure, ax = new_figure(7.0, 0.3 * len(names) + 1.2)
+    figure, ax = figures.new_figure(7.0, 0.3 * len(names) + 1.2)
     height = 0.8 / len(shares.columns)
     for i, arm in enumerate(shares):
         ys = [y + (i + 0.5) * height - 0.4 for y in range(len(names))]
-        label = format_name(arm)
-        ax.barh(ys, shares.loc[names, arm], height, **bar_style(i), label=label)
-    ax.set_yticks(range(len(names)), map(format_name, names), fontsize=9)
+        label = figures.format_name(arm)
+        ax.barh(ys, shares.loc[names, arm], height, **figures.bar_style(i), label=label)
+    ax.set_yticks(range(len(names)), map(figures.format_name, names), fontsize=9)
     ax.set_ylim(len(names) - 0.4, -0.6)
-    percent_axis(ax, "responses that use it", "x")
-    legend_below(figure)
+    figures.percent_axis(ax, "responses that use it", "x")
+    figures.legend_below(figure)
     return figure
 
 
 def claims(results: Results) -> Figure:
     """Supported and unsupported claims per response by arm; grey: the paper's."""
-    parts = ((DETAIL, "supported", CORRECT), (UNSUPPORTED, "unsupported", WRONG))
+    parts = (
+        (DETAIL, "supported", figures.CORRECT),
+        (UNSUPPORTED, "unsupported", figures.WRONG),
+    )
     paper = {
         row.arm: (row.supported + row.unsupported, row.supported)
         for row in published.read_table(2, "reason").itertuples()

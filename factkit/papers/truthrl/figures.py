@@ -7,20 +7,8 @@ import pandas as pd
 from matplotlib.figure import Figure
 
 from factkit.answers.short_form import RATES
-from factkit.report import published
-from factkit.report.figures import (
-    CORRECT,
-    WRONG,
-    arm_panels,
-    arm_style,
-    format_name,
-    legend_below,
-    name_arm,
-    new_figure,
-    percent_axis,
-    run_panels,
-    tables,
-)
+from factkit.report import figures, published
+from factkit.report.figures import arm_panels, run_panels, tables
 from factkit.run.statistics import t_interval
 
 if TYPE_CHECKING:
@@ -53,7 +41,7 @@ TITLES = {  # of arms whose names are abbreviations
 def arm_title(arm: str) -> str:
     """An arm's name in figures: "R-Tuning (reference)" of "r_tuning (reference)"."""
     name, *reference = arm.split(" ")
-    return " ".join([TITLES.get(name, format_name(name)), *reference])
+    return " ".join([TITLES.get(name, figures.format_name(name)), *reference])
 
 
 def by_title(results: Results) -> dict[str, Results]:
@@ -73,17 +61,19 @@ def knowledge_boundary(
     for example, probe in zip(examples, probes, strict=True):
         shares.setdefault(example.relation, []).append(probe.accuracy)
     relations = sorted(shares, key=lambda r: sum(shares[r]) / len(shares[r]))
-    figure, ax = new_figure(height=0.26 * len(relations) + 1.2)
+    figure, ax = figures.new_figure(height=0.26 * len(relations) + 1.2)
     for y, relation in enumerate(relations):
         values = shares[relation]
         spread = [y + 0.3 * (((7 * i) % 11) / 11 - 0.5) for i in range(len(values))]
-        ax.plot(values, spread, ".", color=CORRECT, alpha=0.4, ms=6, mew=0)
+        ax.plot(values, spread, ".", color=figures.CORRECT, alpha=0.4, ms=6, mew=0)
         ax.plot(sum(values) / len(values), y, "|", color="black", ms=14, mew=2)
     step = 1 / len(probes[0].samples)
     edge = max(known_share, step) - step / 2  # between last unknown and first known
-    ax.axvline(edge, color=WRONG, lw=1.2, ls="--")
-    ax.set_yticks(range(len(relations)), map(format_name, relations))
-    percent_axis(ax, "correct samples of a question; bar: mean of the relation", "x")
+    ax.axvline(edge, color=figures.WRONG, lw=1.2, ls="--")
+    ax.set_yticks(range(len(relations)), map(figures.format_name, relations))
+    figures.percent_axis(
+        ax, "correct samples of a question; bar: mean of the relation", "x"
+    )
     ax.set_title("Left of the dashed line: out of knowledge", fontsize=10, loc="left")
     return figure
 
@@ -91,22 +81,22 @@ def knowledge_boundary(
 def majority(results: Results) -> Figure:
     """Fig 2: outcomes of the majority of k samples by arm; bands are the range of the
     seeds."""
-    figure, axes = new_figure(9.5, 3.0, columns=3)
+    figure, axes = figures.new_figure(9.5, 3.0, columns=3)
     for ax, metric in zip(
         axes, ("accuracy", "abstention", "hallucination"), strict=True
     ):
         for i, (arm, runs) in enumerate(by_title(results).items()):
-            colour, line, _ = arm_style(i)
+            colour, line, _ = figures.arm_style(i)
             shares = _numbered(runs, "majority", metric)
-            ks, name = [int(k) for k in shares], name_arm(arm, runs)
+            ks, name = [int(k) for k in shares], figures.name_arm(arm, runs)
             ax.plot(ks, shares.mean(), line, marker="o", ms=3, color=colour, label=name)
             ax.fill_between(ks, shares.min(), shares.max(), color=colour, alpha=0.2)
             ax.set_xscale("log", base=2)
             ax.set_xticks(ks, list(shares))
         ax.set_xlabel("samples k")
         ax.set_title(metric, fontsize=10)
-        percent_axis(ax, "held-out questions")
-    legend_below(figure)
+        figures.percent_axis(ax, "held-out questions")
+    figures.legend_below(figure)
     return figure
 
 
@@ -114,7 +104,7 @@ def confidence(results: Results) -> Figure:
     """Fig 6: outcomes by confidence, one panel per arm; above a bar, the share of the
     answers that are in its bin."""
     groups = by_title(results)
-    figure, _ = new_figure(3.4 * len(groups), 3.2, columns=len(groups))
+    figure, _ = figures.new_figure(3.4 * len(groups), 3.2, columns=len(groups))
     for ax, (arm, runs) in zip(figure.axes, groups.items(), strict=True):
         bottom = 0.0
         for metric, label, colour in arm_panels.OUTCOMES:
@@ -127,8 +117,8 @@ def confidence(results: Results) -> Figure:
             ax.text(x, 1.02, f"{100 * share:.0f} %", ha="center", fontsize=8)
         spans = [f"{float(edge):.1f}–{float(edge) + 0.2:.1f}" for edge in sizes]
         ax.set_xticks(range(len(spans)), spans, fontsize=8)
-        ax.set_xlabel(f"confidence · {name_arm(arm, runs)}")
-        percent_axis(ax, "answers in the bin")
+        ax.set_xlabel(f"confidence · {figures.name_arm(arm, runs)}")
+        figures.percent_axis(ax, "answers in the bin")
         ax.set_ylim(0, 1.1)
     handles = figure.axes[0].get_legend_handles_labels()
     figure.legend(*handles, loc="outside upper center", ncols=3, frameon=False)
@@ -139,18 +129,18 @@ def risk_coverage(results: Results) -> Figure:
     """The risk–coverage curve by arm: the share of wrong answers among the most
     confident ones, which cover so many of all questions. Bands are the range of the
     seeds; a curve ends where an arm abstains from the rest."""
-    figure, ax = new_figure()
+    figure, ax = figures.new_figure()
     for i, (arm, runs) in enumerate(by_title(results).items()):
-        colour, line, _ = arm_style(i)
+        colour, line, _ = figures.arm_style(i)
         risks = _numbered(runs, "coverage", "risk")
-        coverage, name = [float(c) for c in risks], name_arm(arm, runs)
+        coverage, name = [float(c) for c in risks], figures.name_arm(arm, runs)
         style = {"marker": "o", "ms": 3, "color": colour, "label": name}
         ax.plot(coverage, risks.mean(), line, **style)
         ax.fill_between(coverage, risks.min(), risks.max(), color=colour, alpha=0.2)
-    percent_axis(ax, "coverage: held-out questions", "x")
-    percent_axis(ax, "risk: wrong among these")
+    figures.percent_axis(ax, "coverage: held-out questions", "x")
+    figures.percent_axis(ax, "risk: wrong among these")
     ax.set_xlim(0, 1.02)
-    legend_below(figure)
+    figures.legend_below(figure)
     return figure
 
 
@@ -163,7 +153,7 @@ def policy_sizes(sizes: Mapping[str, Results]) -> Figure:
     and after TruthRL; grey: the paper's. sizes: variant of `BACKBONES` → results."""
     printed = published.read_table(8, "truthrl").set_index(["arm", "model"])
     arms = ("prompting", "ternary")
-    figure, axes = new_figure(max(6.0, 1.6 * len(sizes) + 3), 3.4, columns=2)
+    figure, axes = figures.new_figure(max(6.0, 1.6 * len(sizes) + 3), 3.4, columns=2)
     panels = {"truthfulness": "T", "hallucination": "H"}
     for ax, (metric, column) in zip(axes, panels.items(), strict=True):
         by_size = {
@@ -185,8 +175,8 @@ def policy_sizes(sizes: Mapping[str, Results]) -> Figure:
         names = {size: size or "main" for size in sizes}
         arm_panels.grouped(ax, by_size, names, paper)
         ax.axhline(0, color="black", lw=0.8)
-        percent_axis(ax, f"{metric}, held-out questions")
-    legend_below(figure)
+        figures.percent_axis(ax, f"{metric}, held-out questions")
+    figures.legend_below(figure)
     return figure
 
 

@@ -14,22 +14,8 @@ from matplotlib.figure import Figure
 from factkit.data.examples import read_rows
 from factkit.papers.veri import evaluate, rewards
 from factkit.papers.veri.evaluate import HIGH, LOW, SHORT, Verified, evidence_score
-from factkit.report import published
-from factkit.report.figures import (
-    ABSTAIN,
-    CORRECT,
-    LEGEND,
-    PAGE,
-    PUBLISHED,
-    arm_panels,
-    arm_style,
-    format_name,
-    legend_below,
-    name_arm,
-    new_figure,
-    percent_axis,
-    write_note,
-)
+from factkit.report import figures, published
+from factkit.report.figures import arm_panels
 from factkit.run import runs
 from factkit.verify.trajectory import (
     INFORMATION,
@@ -91,13 +77,13 @@ def main_arms(groups: Groups) -> Figure:
     Bars are means over seeds, error bars 95 % t intervals. Dotted: before training.
     Grey lines: the paper's (Qwen2.5), means over its five sets; it has no cover.
     """
-    figure, ax = new_figure(9.5, 3.8)
+    figure, ax = figures.new_figure(9.5, 3.8)
     paper = {name: _means(1, f"_{name}") for name in METRICS}
     paper["evidence_score"] = _means(3, "")
     arm_panels.grouped(ax, groups, METRICS, paper, PAPER)
-    percent_axis(ax, "test claims")
+    figures.percent_axis(ax, "test claims")
     ax.set_ylim(0, 1)
-    legend_below(figure, 6)
+    figures.legend_below(figure, 6)
     return figure
 
 
@@ -128,14 +114,14 @@ def _panels(
     paper: Mapping[str, Mapping[str, float]] | None = None,
 ) -> Figure:
     """One panel per metric (name → axis label), with the bars of each label."""
-    figure, axes = new_figure(width, 3.6, columns=len(metrics))
+    figure, axes = figures.new_figure(width, 3.6, columns=len(metrics))
     for ax, (metric, axis_label) in zip(axes, metrics.items(), strict=True):
         names = {f"{label}_{metric}": name for label, name in LABEL_NAMES.items()}
         arm_panels.grouped(ax, groups, names, paper, PAPER)
-        percent_axis(ax, axis_label)
+        figures.percent_axis(ax, axis_label)
         ax.set_xlabel("gold label")
         ax.set_ylim(0, 1)
-    legend_below(figure, 6)
+    figures.legend_below(figure, 6)
     return figure
 
 
@@ -177,7 +163,7 @@ def answers_by_arm(groups: Groups) -> dict[str, pd.DataFrame]:
             if items is not None:
                 parts.append(answers_of(items))
         if parts:
-            answers[name_arm(arm, results)] = pd.concat(parts)
+            answers[figures.name_arm(arm, results)] = pd.concat(parts)
     return answers
 
 
@@ -187,27 +173,27 @@ def label_probabilities(answers: "AnswersByArm") -> Figure:
     Shares of the answers with that label, in bins of 5 %. Dotted: the limits of low
     and high confidence.
     """
-    figure, _ = new_figure(4.2 * len(answers) + 0.4, 3.6, columns=len(answers))
+    figure, _ = figures.new_figure(4.2 * len(answers) + 0.4, 3.6, columns=len(answers))
     edges = np.arange(21) / 20
     for ax, (arm, table) in zip(figure.axes, answers.items(), strict=True):
         for i, label in enumerate(LABELS):
             p = table.p[table.label == label].astype(float).clip(0, 1)
             if len(p):
                 shares = np.histogram(p, edges)[0] / len(p)
-                colour, line, _ = arm_style(i)
+                colour, line, _ = figures.arm_style(i)
                 style = {"color": colour, "ls": line, "lw": 1.6, "baseline": None}
                 ax.stairs(shares, edges, **style, label=f"{label} (n = {len(p)})")
         if ax.patches:
-            ax.legend(**LEGEND, loc="upper left")
+            ax.legend(**figures.LEGEND, loc="upper left")
         else:
-            write_note(ax, "no such answers")
+            figures.write_note(ax, "no such answers")
         for limit in (LOW, HIGH):
-            ax.axvline(limit, color=PUBLISHED, ls=":", lw=1)
+            ax.axvline(limit, color=figures.PUBLISHED, ls=":", lw=1)
         ax.set_xlim(0, 1)
         ax.set_ylim(bottom=0)
         ax.set_xlabel("probability of the label that is written")
-        percent_axis(ax, "answers with the label")
-        ax.set_title(format_name(arm), fontsize=10, loc="left")
+        figures.percent_axis(ax, "answers with the label")
+        ax.set_title(figures.format_name(arm), fontsize=10, loc="left")
     return figure
 
 
@@ -215,7 +201,7 @@ def log_probabilities(answers: "AnswersByArm") -> Figure:
     """Fig 6 to 8: the logarithms of the labels' probabilities, one panel per label; the
     first bin holds all lower ones. Shares of an arm's answers with that label, on a
     logarithmic axis, since answers of low confidence are rare."""
-    figure, axes = new_figure(11.0, 3.4, columns=len(LABELS))
+    figure, axes = figures.new_figure(11.0, 3.4, columns=len(LABELS))
     lowest = min((table.p.min() for table in answers.values() if len(table)), default=1)
     edges = np.linspace(min(np.log(max(lowest, np.exp(-30))), -1), 0, 31)
     for ax, label in zip(axes, LABELS, strict=True):
@@ -225,14 +211,14 @@ def log_probabilities(answers: "AnswersByArm") -> Figure:
                 logs = np.log(p.clip(np.exp(edges[0]), 1)).clip(edges[0], 0)
                 shares = np.histogram(logs, edges)[0] / len(p)
                 heights = np.where(shares > 0, shares, np.nan)
-                colour, line, _ = arm_style(i)
+                colour, line, _ = figures.arm_style(i)
                 style = {"color": colour, "ls": line, "lw": 1.6}
-                name = f"{format_name(arm)} (n = {len(p)})"
+                name = f"{figures.format_name(arm)} (n = {len(p)})"
                 ax.stairs(heights, edges, **style, label=name)
         if ax.patches:
-            ax.legend(**LEGEND, loc="upper left")
+            ax.legend(**figures.LEGEND, loc="upper left")
         else:
-            write_note(ax, "no such answers")
+            figures.write_note(ax, "no such answers")
         ax.set_title(label, fontsize=10, loc="left")
         ax.set_xlabel("ln of the label's probability")
         ax.set_yscale("log")
@@ -250,12 +236,12 @@ def accuracy_by_confidence(answers: "AnswersByArm") -> Figure:
 
     The number of answers is above each bar, of those in between below the axis.
     """
-    figure, _ = new_figure(4.2 * len(answers) + 0.4, 3.6, columns=len(answers))
+    figure, _ = figures.new_figure(4.2 * len(answers) + 0.4, 3.6, columns=len(answers))
     places = np.arange(len(LABELS))
     for ax, (arm, table) in zip(figure.axes, answers.items(), strict=True):
         tiers = (
-            ("low: below 85 %", table.p < LOW, -0.2, ABSTAIN),
-            ("high: above 95 %", table.p > HIGH, 0.2, CORRECT),
+            ("low: below 85 %", table.p < LOW, -0.2, figures.ABSTAIN),
+            ("high: above 95 %", table.p > HIGH, 0.2, figures.CORRECT),
         )
         for name, inside, shift, colour in tiers:
             right = table[inside].astype({"right": float}).groupby("label").right
@@ -270,12 +256,12 @@ def accuracy_by_confidence(answers: "AnswersByArm") -> Figure:
             for label, name in zip(LABELS, LABEL_NAMES.values(), strict=True)
         ]
         ax.set_xticks(places, names, fontsize=8)
-        ax.set_xlabel(f"label said · {format_name(arm)}")
+        ax.set_xlabel(f"label said · {figures.format_name(arm)}")
         ax.set_ylim(0, 1.1)
-        percent_axis(ax, "labels that are right")
+        figures.percent_axis(ax, "labels that are right")
     figure.legend(
         *figure.axes[0].get_legend_handles_labels(),
-        **LEGEND,
+        **figures.LEGEND,
         loc="outside upper center",
         ncols=2,
         title="confidence",
@@ -303,7 +289,7 @@ def trajectory_view(rows: Mapping[str, Verified]) -> HTML:
         for name, row in rows.items()
     )
     table = f'<table style="width: 100%; table-layout: fixed"><tr>{cells}</tr></table>'
-    return HTML(PAGE.format(f'<div style="{TEXT}">{head}</div>{table}'))
+    return HTML(figures.PAGE.format(f'<div style="{TEXT}">{head}</div>{table}'))
 
 
 def _steps(row: Verified) -> str:
