@@ -1,7 +1,8 @@
 """What is compared, and with which parameters. What can't be held equal is in
 papers/compare/published/deviations.csv."""
 
-from typing import Any, ClassVar, Literal
+from functools import partial
+from typing import ClassVar, Literal
 
 from factkit.papers.rlfh.arms import TokenRewardParams
 from factkit.run.arms import Arm, Paper
@@ -31,23 +32,23 @@ class CompareRlParams(CompareParams, TokenRewardParams):
     train_on: Literal["long", "short"]
 
 
-def _rl(what: str, algorithm: str = "GRPO", **needs: Any) -> Arm:
-    return Arm(what, CompareRlParams, algorithm, main=True, **needs)
-
+rl = partial(Arm, reads=CompareRlParams, algorithm="GRPO", main=True)
 
 ARMS = {
     "base": Arm("the start of all the others", CompareParams, main=True),
-    "ternary": _rl("TruthRL: +1 all right, 0 states nothing, −1 anything else"),
-    "binary_rar": _rl("Binary RAR: 1 if nothing is contradicted, else 0"),
-    "veriscore": _rl("VeriScore: supported claims / claims"),
-    "fact_relevance": _rl("Learning to Reason: precision + 0.1 · preferred"),
-    "fact_detail_relevance": _rl(
+    "ternary": rl("TruthRL: +1 all right, 0 states nothing, −1 anything else"),
+    "binary_rar": rl("Binary RAR: 1 if nothing is contradicted, else 0"),
+    "veriscore": rl("VeriScore: supported claims / claims"),
+    "fact_relevance": rl("Learning to Reason: precision + 0.1 · preferred"),
+    "fact_detail_relevance": rl(
         "the same + 0.01 · log(1 + supported claims): precision, detail and relevance"
     ),
-    "statement": _rl(
-        "RLFH: rewards of statements on their tokens, PPO", "PPO", token_rewards=True
+    "statement": rl(
+        "RLFH: rewards of statements on their tokens, PPO",
+        algorithm="PPO",
+        token_rewards=True,
     ),
-    "statement_group": _rl(
+    "statement_group": rl(
         "the same rewards, relative to the group (ours)",
         changes={"method": "group"},
         token_rewards=True,

@@ -1,6 +1,7 @@
 """Binary RAR's parameters and arms (§4.3, §6.2, Tables 2 to 4, Fig 4)."""
 
-from typing import Annotated, Any, ClassVar, Literal, Self
+from functools import partial
+from typing import Annotated, ClassVar, Literal, Self
 
 from pydantic import Field, model_validator
 
@@ -106,38 +107,35 @@ class RarRlParams(RarSftParams, RlParams):
 CLAIMS = {"extract": 15, "verify": 30}
 
 
-def _rl(what: str, judge_calls: dict[str, int], **needs: Any) -> Arm:
-    return Arm(what, RarRlParams, "GRPO", judge_calls=judge_calls, **needs)
-
-
-def _dense(what: str, judge_calls: dict[str, int], **needs: Any) -> Arm:
-    """An arm whose reward is not 0 or 1, but a share of the claims (§6.2)."""
-    return _rl(what, judge_calls, computed=_dense_steps, **needs)
-
-
 def _dense_steps(p: RarRlParams) -> dict[str, int]:
     """Fewer updates, for dense rewards (App. C)."""
     return {"rl_steps": min(p.dense_steps or p.rl_steps, p.rl_steps)}
 
 
+rl = partial(Arm, reads=RarRlParams, algorithm="GRPO")
+# the reward is not 0 or 1, but a share of the claims (§6.2)
+dense = partial(rl, judge_calls=CLAIMS, computed=_dense_steps)
+
 ARMS = {
     "base": Arm("the policy as it is", RarParams, main=True),
     "sft": Arm("taught its most factual response", RarSftParams, "SFT"),
     "dpo": Arm("the most over the least factual response", RarDpoParams, "DPO"),
-    "lm_judge": _rl("a judge's rating of quality / 10", {"quality": 1}),
-    "veriscore": _dense("supported claims / claims", CLAIMS, main=True),
-    "binary_rar": _rl(
-        "1 if nothing contradicts the evidence, else 0", {"whole": 1}, main=True
+    "lm_judge": rl("a judge's rating of quality / 10", judge_calls={"quality": 1}),
+    "veriscore": dense("supported claims / claims", main=True),
+    "binary_rar": rl(
+        "1 if nothing contradicts the evidence, else 0",
+        judge_calls={"whole": 1},
+        main=True,
     ),
-    "rating_rar": _rl("the verifier's rating of factuality / 10", {"whole": 1}),
-    "binary_veriscore": _rl(
-        "1 if at least half of the claims are supported, else 0", CLAIMS
+    "rating_rar": rl(
+        "the verifier's rating of factuality / 10", judge_calls={"whole": 1}
     ),
-    "conflict_only_veriscore": _dense(
-        "the share of claims that are not contradicted", CLAIMS
+    "binary_veriscore": rl(
+        "1 if at least half of the claims are supported, else 0", judge_calls=CLAIMS
     ),
-    "veriscore_plus_judge": _dense(
-        "VeriScore + the judge's rating / 10", CLAIMS | {"quality": 1}
+    "conflict_only_veriscore": dense("the share of claims that are not contradicted"),
+    "veriscore_plus_judge": dense(
+        "VeriScore + the judge's rating / 10", judge_calls=CLAIMS | {"quality": 1}
     ),
 }
 

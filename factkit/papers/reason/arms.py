@@ -1,5 +1,6 @@
 """Learning to Reason for Factuality's parameters and arms (§4.2, Tables 1 and 2)."""
 
+from functools import partial
 from typing import Annotated, ClassVar, Literal, Self
 
 from pydantic import Field, model_validator
@@ -66,10 +67,10 @@ WEIGHTS = {
 CLAIMS = {"extract": 23, "verify": 46}
 
 
-def _rl(what: str, relevance: bool = False, main: bool = False) -> Arm:
-    calls = CLAIMS | ({"relevance": 1} if relevance else {})
-    return Arm(what, ReasonRlParams, "GRPO", start="sft", judge_calls=calls, main=main)
-
+rl = partial(
+    Arm, reads=ReasonRlParams, algorithm="GRPO", start="sft", judge_calls=CLAIMS
+)
+relevant = partial(rl, judge_calls=CLAIMS | {"relevance": 1})
 
 ARMS = {
     "base": Arm("the policy as it is, without reasoning", ReasonParams, main=True),
@@ -79,11 +80,11 @@ ARMS = {
     "sft_dpo": Arm(
         "more over less precise responses", ReasonDpoParams, "DPO", start="sft"
     ),
-    "fact": _rl("precision alone: λ = 0, μ = 0", main=True),
-    "fact_detail": _rl("precision and detail: λ = 0.01, μ = 0"),
-    "fact_relevance": _rl("precision and relevance: λ = 0, μ = 0.1", True, main=True),
-    "fact_detail_relevance": _rl("all three: λ = 0.01, μ = 0.1", True),
-    "fact_detail10_relevance": _rl("all three: λ = 0.1, μ = 0.1", True),
+    "fact": rl("precision alone: λ = 0, μ = 0", main=True),
+    "fact_detail": rl("precision and detail: λ = 0.01, μ = 0"),
+    "fact_relevance": relevant("precision and relevance: λ = 0, μ = 0.1", main=True),
+    "fact_detail_relevance": relevant("all three: λ = 0.01, μ = 0.1"),
+    "fact_detail10_relevance": relevant("all three: λ = 0.1, μ = 0.1"),
 }
 
 

@@ -1,7 +1,8 @@
 """RLFH's parameters and arms (§4.1, Tables 1 to 3)."""
 
 from collections.abc import Mapping
-from typing import Any, ClassVar, Literal, Self
+from functools import partial
+from typing import ClassVar, Literal, Self
 
 from pydantic import Field, ValidationInfo, field_validator, model_validator
 
@@ -82,28 +83,25 @@ class RlfhRlParams(RlfhParams, TokenRewardParams):
 CALLS = {"extract": 11, "verify": 22, "rate": 1}
 
 
-def _rl(what: str, algorithm: str = "PPO", **needs: Any) -> Arm:
-    return Arm(
-        what,
-        RlfhRlParams,
-        algorithm,
-        judge_calls=CALLS,
-        token_rewards=True,
-        **needs,
-    )
-
+rl = partial(
+    Arm,
+    reads=RlfhRlParams,
+    algorithm="PPO",
+    judge_calls=CALLS,
+    token_rewards=True,
+)
 
 ARMS = {
     "base": Arm("the policy as it is", RlfhParams, main=True),
     "dpo": Arm("FACT: the most over the least factual response", RlfhDpoParams, "DPO"),
-    "paragraph": _rl("rewards on the last token of the response"),
-    "sentence": _rl("rewards on the last token of each sentence", main=True),
-    "statement": _rl(
+    "paragraph": rl("rewards on the last token of the response"),
+    "sentence": rl("rewards on the last token of each sentence", main=True),
+    "statement": rl(
         "rewards on the statements and sentences that earn them", main=True
     ),
-    "statement_group": _rl(
+    "statement_group": rl(
         "the same, relative to the group in place of a value head (ours)",
-        "GRPO",
+        algorithm="GRPO",
         changes={"method": "group"},
         verl=False,
     ),

@@ -1,5 +1,6 @@
 """Veri-R1's parameters and arms (§3.2, App. H, Tables 1 to 3, Fig 4)."""
 
+from functools import partial
 from typing import Annotated, Any, ClassVar, Literal, Self
 
 from pydantic import Field, model_validator
@@ -120,10 +121,6 @@ class VeriLargerParams(VeriParams):
     larger_hidden_size: fields.Width = 128
 
 
-def _rl(what: str, **needs: Any) -> Arm:
-    return Arm(what, VeriRlParams, "GRPO", start="sft", **needs)
-
-
 def _keep_checkpoints(p: VeriRlParams) -> dict[str, int]:
     """Keep a policy whenever a checkpoint is written, to be chosen from (App. H)."""
     return {"kept_policies": -(-p.rl_steps // p.checkpoint_steps)}
@@ -136,28 +133,30 @@ def _larger_policy(p: VeriLargerParams) -> dict[str, Any]:
     }
 
 
+rl = partial(Arm, reads=VeriRlParams, algorithm="GRPO", start="sft")
+
 ARMS = {
     "instruct": Arm("the policy as it is, with the search", VeriParams, main=True),
     "sft": Arm(
         "taught trajectories, written or scripted", VeriSftParams, "SFT", main=True
     ),
-    "offline_rl": _rl(
+    "offline_rl": rl(
         "the evidence is given, nothing is searched",
         changes={"online": False},
         computed=_keep_checkpoints,
         main=True,
     ),
-    "online_rl": _rl("searches as it answers; all of the reward", main=True),
-    "without_evidence": _rl(
+    "online_rl": rl("searches as it answers; all of the reward", main=True),
+    "without_evidence": rl(
         "online, without the evidence reward", changes={"evidence_reward": False}
     ),
-    "without_validity": _rl(
+    "without_validity": rl(
         "online, without the validity weight", changes={"validity_weight": False}
     ),
-    "without_format": _rl(
+    "without_format": rl(
         "online, without the format reward", changes={"format_reward": False}
     ),
-    "label_only": _rl(
+    "label_only": rl(
         "online, for the label alone",
         changes={
             "evidence_reward": False,
