@@ -42,6 +42,7 @@ from factkit.run import params
 from factkit.run.serving import ServiceError
 from factkit.train import grpo, offline, setup
 from factkit.verify import trajectory as t
+from factkit.verify.llm import Endpoint
 from factkit.verify.trajectory import Turn, is_well_formed, parse_answer
 
 ENTRIES = [chunk for chunk in CHUNKS if "\n" in chunk.text]
@@ -526,7 +527,7 @@ def test_whoever_samples_the_same_tokens_makes_the_same_trajectories(talkative, 
     generate = turn_sampling.with_policy(policy, SAMPLING)
     by_engine = rollouts(prompts, generate, find, few(), p)
     with serve(lambda body, attempt: completions(model, body)) as server:
-        generate = turn_sampling.with_server(server.url, "policy", SAMPLING)
+        generate = turn_sampling.with_server(Endpoint(server.url, "policy"), SAMPLING)
         by_server = rollouts(prompts, generate, find, few(), p)
     bodies = server.bodies
     assert by_server == by_engine

@@ -245,9 +245,9 @@ def test_or_a_model_behind_a_judges_address_does(data, start, monkeypatch, tmp_p
     """In batches, by the judge's key and headers; killed, it goes on."""
     made, asked, ends = [], [], []
 
-    def with_server(url, model, sampling, key, headers, extra):
-        made.append((url, model, sampling.temperature, sampling.max_new_tokens))
-        assert (key, headers) == ("secret", {"X-Team": "facts"})
+    def with_server(to, sampling):
+        made.append((to.url, to.model, sampling.temperature, sampling.max_new_tokens))
+        assert (to.key, to.headers) == ("secret", {"X-Team": "facts"})
 
         def generate(prompts, budgets):
             if ends and len(asked) == ends[0]:

@@ -26,6 +26,7 @@ from factkit.policy.decoding import Sampling
 from factkit.policy.vllm_engine import VllmEngine
 from factkit.run import params, runs
 from factkit.train import grpo
+from factkit.verify.llm import Endpoint
 from factkit.verify.trajectory import Turn, extract_queries
 
 ANIMALS = "fox wolf bear badger snake spider bird fish rabbit horse canine".split()
@@ -177,7 +178,7 @@ def test_a_served_policy_gives_its_tokens_and_log_probabilities(
     tokenizer = models.load_tokenizer(smollm)
     p, search = settings(), in_process(CorpusIndex(ENTRIES))
     sampling = Sampling(p.max_completion_length, temperature=1.0)
-    generate = with_server(endpoint, "judge", sampling)
+    generate = with_server(Endpoint(endpoint, "judge"), sampling)
     ids = search_rollout.tokenize_prompts(PROMPTS * 4, tokenizer, p.chat)
     sets = ["fever"] * len(ids)
     made = search_rollout.run_rollouts(ids, generate, search, tokenizer, p, sets)

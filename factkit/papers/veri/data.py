@@ -166,14 +166,8 @@ def sft_trajectories(
     from transformers import AutoTokenizer
 
     tokenizer = AutoTokenizer.from_pretrained(assets.policy_path(p.judge_model))
-    generate = turn_sampling.with_server(
-        p.judge_url,
-        p.judge_model,
-        Sampling(p.max_completion_length),
-        llm.endpoint.key or "none",
-        llm.endpoint.headers,
-        llm.endpoint.extra,
-    )
+    sampling = Sampling(p.max_completion_length)
+    generate = turn_sampling.with_server(llm.endpoint, sampling)
     limits = search_rollout.limits_of(p)
     path, size = folder / "trajectories.part.jsonl", p.eval_batch_size
     done = read_rows(path, Verified) if path.exists() else []

@@ -1,13 +1,16 @@
 """Sampling a turn of each trajectory: by a policy or a server."""
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from functools import partial
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from factkit.policy.decoding import Sampling
 from factkit.policy.policy import Policy
 from factkit.policy.vllm_engine import Sampled, Tokens
 from factkit.run import connections
+
+if TYPE_CHECKING:
+    from factkit.verify.llm import Endpoint
 
 STOPS = ("</search>", "</answer>")
 
@@ -21,27 +24,20 @@ def with_policy(policy: Policy, sampling: Sampling) -> Generate:
     return partial(policy.complete, sampling=sampling, stops=STOPS)
 
 
-def with_server(
-    base_url: str,
-    model: str,
-    sampling: Sampling,
-    key: str = "none",
-    headers: Mapping[str, str] | None = None,
-    extra: Mapping[str, Any] = {},
-) -> Generate:
-    """Sample with `vllm serve`, by token ids. base_url: with /v1.
+def with_server(endpoint: "Endpoint", sampling: Sampling) -> Generate:
+    """Sample with `vllm serve`, by token ids.
 
     Prompts of one budget share a request: the server refuses a prompt that leaves no
     room for `max_tokens`. Raises openai's errors after its retries.
     """
     from openai import DefaultHttpxClient, OpenAI
 
-    http_client = DefaultHttpxClient(trust_env=connections.uses_proxy(base_url))
+    proxy = connections.uses_proxy(endpoint.url)
     client = OpenAI(
-        api_key=key,
-        base_url=base_url,
-        default_headers=headers,
-        http_client=http_client,
+        api_key=endpoint.key or "none",
+        base_url=endpoint.url,
+        default_headers=endpoint.headers,
+        http_client=DefaultHttpxClient(trust_env=proxy),
         timeout=3600,
     )
     # not the values that Qwen's files would fill in
@@ -53,14 +49,14 @@ def with_server(
         for budget in sorted(set(budgets)):
             indices = [i for i, other in enumerate(budgets) if other == budget]
             reply: Any = client.completions.create(  # with vLLM's token_ids
-                model=model,
+                model=endpoint.model,
                 prompt=[prompts[i] for i in indices],
                 temperature=sampling.temperature,
                 top_p=sampling.top_p,
                 max_tokens=budget,
                 stop=list(STOPS),
                 logprobs=0,
-                extra_body={**fixed, **extra},
+                extra_body={**fixed, **endpoint.extra},
             )
             for choice in reply.choices:
                 logps = list(choice.logprobs.token_logprobs)
