@@ -31,10 +31,6 @@ def grpo_config(p: RlParams, folder: Path) -> "GRPOConfig":
     """
     from trl import GRPOConfig
 
-    warm_up: dict[str, Any] = {"lr_scheduler_type": "constant"}  # TruthRL App. C
-    if p.rl_warmup_ratio:
-        warm_up = {"lr_scheduler_type": "constant_with_warmup"}
-        warm_up |= {"warmup_steps": p.rl_warmup_ratio}  # below 1: a share of the steps
     config = GRPOConfig(
         **setup.trainer_arguments(p, folder, p.rl_batch_size),
         **rollout_arguments(p),
@@ -45,7 +41,8 @@ def grpo_config(p: RlParams, folder: Path) -> "GRPOConfig":
         top_p=p.top_p,
         top_k=0,
         learning_rate=p.rl_learning_rate,
-        **warm_up,
+        lr_scheduler_type="constant_with_warmup",  # TruthRL App. C: without
+        warmup_steps=p.rl_warmup_ratio,  # below 1: a share of the steps
         beta=p.beta,
         epsilon=p.epsilon,
         loss_type=p.loss,
