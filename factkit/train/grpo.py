@@ -82,7 +82,7 @@ def grpo(
     p.kept_steps are in folder/model-<step>. A killed run resumes from its last
     checkpoint. Raises ValueError if a rollout needs more rows.
     """
-    require_rows(rows, p.minibatches * p.rl_batch_size // p.num_generations)
+    require_rows(rows, p)
     from trl import GRPOTrainer
 
     from factkit.train.rewards import CheckedReward
@@ -102,9 +102,10 @@ def grpo(
     return train_policy(trainer, "GRPO", folder, p)
 
 
-def require_rows(rows: Sequence[dict[str, Any]], prompts: int) -> None:
+def require_rows(rows: Sequence[dict[str, Any]], p: RlParams) -> None:
     """Raises ValueError if a rollout has more prompts than there are rows: TRL would
     silently train for no step."""
+    prompts = p.minibatches * p.rl_batch_size // p.num_generations
     if len(rows) < prompts:
         raise ValueError(f"a rollout needs {prompts} prompts, there are {len(rows)}")
 

@@ -45,7 +45,7 @@ def record_update(
     from factkit.train.rewards import CheckedReward
 
     p = p.model_copy(update=SMALL)
-    grpo.require_rows(rows, 4)
+    grpo.require_rows(rows, p)
     record = SimpleNamespace(G=p.num_generations)
 
     class RecordingTrainer(GRPOTrainer):

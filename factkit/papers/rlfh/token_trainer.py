@@ -60,7 +60,7 @@ def token_level(
     p.method: ppo | group, the trainers below. Returns folder/model, as `grpo.grpo`,
     without the value head.
     """
-    grpo.require_rows(rows, p.minibatches * p.rl_batch_size // p.num_generations)
+    grpo.require_rows(rows, p)
     constants = {field.name: getattr(p, field.name) for field in fields(Constants)}
 
     def make(**arguments: Any) -> GroupTrainer:
