@@ -87,11 +87,9 @@ def model_settings(policy: str, p: RarParams) -> dict[str, Any]:
     adapter, too, is loaded and sampled."""
     backend = "hf" if p.rollouts == "transformers" else "vllm"
     model: dict[str, Any] = {"pretrained": policy, "dtype": "auto"}
-    adapter = Path(policy) / "adapter_config.json"
-    if adapter.exists():
-        config = json.loads(adapter.read_text(encoding="utf-8"))
-        model["pretrained"] = config["base_model_name_or_path"]
-        lora = {"lora_local_path": policy, "max_lora_rank": config["r"]}
+    if adapter := models.adapter_config(policy):
+        model["pretrained"] = adapter["base_model_name_or_path"]
+        lora = {"lora_local_path": policy, "max_lora_rank": adapter["r"]}
         model |= {"peft": policy} if backend == "hf" else lora
     model["max_length"] = p.for_evaluation.max_context_length
     if backend == "vllm":
