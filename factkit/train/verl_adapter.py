@@ -364,6 +364,8 @@ def _nested(flat: dict[str, Any]) -> dict[str, Any]:
     nested: dict[str, Any] = {}
     for key, value in flat.items():
         *parents, last = key.split(".")
-        deeper = lambda at, name: at.setdefault(name, {})  # noqa: E731
-        functools.reduce(deeper, parents, nested)[last] = value
+        section = nested
+        for name in parents:
+            section = section.setdefault(name, {})
+        section[last] = value
     return nested
