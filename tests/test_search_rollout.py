@@ -26,7 +26,7 @@ from factkit.data.examples import Example, read_rows
 from factkit.data.search import in_process
 from factkit.facts.world import facts as world
 from factkit.facts.world import texts as world_text
-from factkit.papers.veri import search_rollout, turn_sampling
+from factkit.papers.veri import search_rollout
 from factkit.papers.veri import train as training
 from factkit.papers.veri.evaluate import Verified
 from factkit.papers.veri.search_rollout import (
@@ -380,7 +380,7 @@ def chain(tokenizer, *paths):
 
 def greedy(model, tokenizer, batch_size=64):
     policy = Policy.of(model, tokenizer)
-    return turn_sampling.with_policy(policy, Sampling(0, 0, 1, batch_size))
+    return search_rollout.with_policy(policy, Sampling(0, 0, 1, batch_size))
 
 
 def say(tokenizer, path, most=20):
@@ -524,10 +524,10 @@ def test_whoever_samples_the_same_tokens_makes_the_same_trajectories(talkative, 
     find, engine, adapter = in_process(INDEX), FakeEngine(model), object()
     own = partial(vllm_engine.generate, engine, adapter=adapter)
     policy = VllmPolicy(engine=SimpleNamespace(generate=own))
-    generate = turn_sampling.with_policy(policy, SAMPLING)
+    generate = search_rollout.with_policy(policy, SAMPLING)
     by_engine = rollouts(prompts, generate, find, few(), p)
     with serve(lambda body, attempt: completions(model, body)) as server:
-        generate = turn_sampling.with_server(Endpoint(server.url, "policy"), SAMPLING)
+        generate = search_rollout.with_server(Endpoint(server.url, "policy"), SAMPLING)
         by_server = rollouts(prompts, generate, find, few(), p)
     bodies = server.bodies
     assert by_server == by_engine
@@ -537,7 +537,7 @@ def test_whoever_samples_the_same_tokens_makes_the_same_trajectories(talkative, 
         assert rollout.logprobs == [-i / 10 if mask else 0.0 for i, mask in both]
     assert set(engine.adapters) == {adapter}
     for _, how in engine.asked:
-        assert how.stop == list(turn_sampling.STOPS)
+        assert how.stop == list(search_rollout.STOPS)
         assert (how.temperature, how.top_p) == (0.0, 0.9)
     limits = [how.max_tokens for _, how in engine.asked]
     assert limits[: len(prompts)] == [12] * len(prompts)
@@ -609,7 +609,7 @@ def test_log_probabilities_are_those_of_a_plain_forward(talkative, temperature):
     """At temperature 1, whatever it was sampled at."""
     model, prompts, _, p = talkative
     policy = Policy.of(model, few())
-    generate = turn_sampling.with_policy(policy, Sampling(0, temperature, 0.9, 3))
+    generate = search_rollout.with_policy(policy, Sampling(0, temperature, 0.9, 3))
     made = rollouts(prompts, generate, in_process(INDEX), few(), p)
     for rollout in made:
         logits = model(torch.tensor([rollout.prompt + rollout.ids])).logits

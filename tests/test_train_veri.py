@@ -9,7 +9,7 @@ from factkit.data.search import in_process
 from factkit.facts.world import facts as world
 from factkit.facts.world import texts as world_text
 from factkit.papers.veri import data as claim_data
-from factkit.papers.veri import rewards, search_rollout, turn_sampling
+from factkit.papers.veri import rewards, search_rollout
 from factkit.papers.veri import train as veri
 from factkit.papers.veri.arms import ARMS
 from factkit.papers.veri.evaluate import of_examples
@@ -257,7 +257,7 @@ def test_or_a_model_behind_a_judges_address_does(data, start, monkeypatch, tmp_p
 
         return generate
 
-    monkeypatch.setattr(turn_sampling, "with_server", with_server)
+    monkeypatch.setattr(search_rollout, "with_server", with_server)
     monkeypatch.setenv("JUDGE_KEY", "secret")
     monkeypatch.setenv("JUDGE_HEADERS", '{"X-Team": "facts"}')
     how = {"judge_model": start, "judge_url": "http://there/v1", "eval_batch_size": 5}

@@ -20,7 +20,7 @@ from factkit.data.search import in_process
 from factkit.papers.veri import search_rollout
 from factkit.papers.veri import train as training
 from factkit.papers.veri.arms import VeriRlParams
-from factkit.papers.veri.turn_sampling import STOPS, with_server
+from factkit.papers.veri.search_rollout import STOPS, with_server
 from factkit.policy import models, vllm_engine
 from factkit.policy.decoding import Sampling
 from factkit.policy.vllm_engine import VllmEngine

@@ -19,7 +19,7 @@ from factkit.data.examples import Example, read_rows, write_rows
 from factkit.data.search import Search
 from factkit.data.splits import Sets, split_by_entity
 from factkit.facts.source import open_source
-from factkit.papers.veri import benchmarks, search_rollout, turn_sampling
+from factkit.papers.veri import benchmarks, search_rollout
 from factkit.papers.veri.arms import VeriParams
 from factkit.papers.veri.evaluate import Verified, of_examples
 from factkit.papers.veri.search_rollout import format_prompts, tokenize_prompts
@@ -167,7 +167,7 @@ def sft_trajectories(
 
     tokenizer = AutoTokenizer.from_pretrained(assets.policy_path(p.judge_model))
     sampling = Sampling(p.max_completion_length)
-    generate = turn_sampling.with_server(llm.endpoint, sampling)
+    generate = search_rollout.with_server(llm.endpoint, sampling)
     limits = search_rollout.limits_of(p)
     path, size = folder / "trajectories.part.jsonl", p.eval_batch_size
     done = read_rows(path, Verified) if path.exists() else []

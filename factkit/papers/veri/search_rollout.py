@@ -23,14 +23,12 @@ from factkit.data.corpus import Chunk, format_chunks
 from factkit.data.entries import split_entry
 from factkit.data.examples import Example, read_rows
 from factkit.data.search import Search, in_process, over_http
-from factkit.papers.veri import turn_sampling
 from factkit.papers.veri.arms import VeriParams, VeriRlParams
-from factkit.papers.veri.turn_sampling import Generate
 from factkit.policy import models, vllm_engine
 from factkit.policy.decoding import Sampling
 from factkit.policy.policy import Policy, VllmPolicy
-from factkit.policy.vllm_engine import Tokens
-from factkit.run import runs
+from factkit.policy.vllm_engine import Sampled, Tokens
+from factkit.run import connections, runs
 from factkit.train.rollouts import awake
 from factkit.verify.trajectory import CLOSE_INFORMATION, OPEN_INFORMATION, Turn
 
@@ -38,10 +36,16 @@ if TYPE_CHECKING:
     from transformers import PreTrainedTokenizerBase as Tokenizer
     from trl import GRPOTrainer
 
+    from factkit.verify.llm import Endpoint
+
 SEARCH, END_OF_SEARCH = "<search>", "</search>"
 HEAD, TAIL = f"\n{OPEN_INFORMATION}\n", f"\n{CLOSE_INFORMATION}\n"
 FORCED = "\n<answer>\nLabel:"  # written by the system when no search is left
+STOPS = (END_OF_SEARCH, "</answer>")
 Columns = dict[str, list[Any] | None]  # one value per prompt
+# prompts, the most new tokens of each → for each the tokens sampled, up to the end of
+# sequence or the token that completes a tag of STOPS, and their log π
+Generate = Callable[[list[Tokens], Sequence[int]], list[Sampled]]
 
 
 @dataclass(frozen=True)
@@ -239,6 +243,56 @@ def sft_row(
     }
 
 
+# ---- who samples a turn of each trajectory: a policy or a server
+
+
+def with_policy(policy: Policy, sampling: Sampling) -> Generate:
+    """Sample with a policy: transformers here, or vLLM's engines."""
+    return partial(policy.complete, sampling=sampling, stops=STOPS)
+
+
+def with_server(endpoint: "Endpoint", sampling: Sampling) -> Generate:
+    """Sample with `vllm serve`, by token ids.
+
+    Prompts of one budget share a request: the server refuses a prompt that leaves no
+    room for `max_tokens`. Raises openai's errors after its retries.
+    """
+    from openai import DefaultHttpxClient, OpenAI
+
+    proxy = connections.uses_proxy(endpoint.url)
+    client = OpenAI(
+        api_key=endpoint.key or "none",
+        base_url=endpoint.url,
+        default_headers=endpoint.headers,
+        http_client=DefaultHttpxClient(trust_env=proxy),
+        timeout=3600,
+    )
+    # not the values that Qwen's files would fill in
+    fixed = {"top_k": 0, "repetition_penalty": 1.0}
+    fixed |= {"return_token_ids": True, "include_stop_str_in_output": True}
+
+    def generate(prompts: list[Tokens], budgets: Sequence[int]) -> list[Sampled]:
+        turns: list[Sampled] = [([], []) for _ in prompts]
+        for budget in sorted(set(budgets)):
+            indices = [i for i, other in enumerate(budgets) if other == budget]
+            reply: Any = client.completions.create(  # with vLLM's token_ids
+                model=endpoint.model,
+                prompt=[prompts[i] for i in indices],
+                temperature=sampling.temperature,
+                top_p=sampling.top_p,
+                max_tokens=budget,
+                stop=list(STOPS),
+                logprobs=0,
+                extra_body={**fixed, **endpoint.extra},
+            )
+            for choice in reply.choices:
+                logps = list(choice.logprobs.token_logprobs)
+                turns[indices[choice.index]] = list(choice.token_ids), logps
+        return turns
+
+    return generate
+
+
 # ---- in training
 
 
@@ -286,7 +340,7 @@ def _sampler(trainer: "GRPOTrainer", p: VeriRlParams) -> Iterator[Generate]:
     if p.rollouts == "vllm_colocate":
         with awake(trainer.vllm_generation) as llm:
             engine: Any = SimpleNamespace(generate=partial(vllm_engine.generate, llm))
-            yield turn_sampling.with_policy(VllmPolicy(engine=engine), sampling)
+            yield with_policy(VllmPolicy(engine=engine), sampling)
         return
     from trl.models import unwrap_model_for_generation
 
@@ -295,4 +349,4 @@ def _sampler(trainer: "GRPOTrainer", p: VeriRlParams) -> Iterator[Generate]:
         trainer.model_wrapped, trainer.accelerator, gather_deepspeed3_params=gather
     ) as model:
         policy = Policy.of(model, trainer.processing_class)
-        yield turn_sampling.with_policy(policy, sampling)
+        yield with_policy(policy, sampling)

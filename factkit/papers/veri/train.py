@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 from factkit.data.corpus import Chunk
 from factkit.data.examples import LABELS, Example, read_rows, write_rows
 from factkit.facts.policy import base_policy
-from factkit.papers.veri import rewards, search_rollout, turn_sampling
+from factkit.papers.veri import rewards, search_rollout
 from factkit.papers.veri.arms import ARMS, Veri, VeriParams, VeriSftParams
 from factkit.papers.veri.evaluate import Verified, of_examples
 from factkit.papers.veri.search_rollout import Rollout, format_prompts, tokenize_prompts
@@ -156,7 +156,7 @@ def evaluate_policy(
     if path.exists():
         return read_rows(path, Verified)
     search, loaded = search_rollout.load_search(p), load_policy(str(policy), p)
-    generate = turn_sampling.with_policy(loaded, loaded.greedy)
+    generate = search_rollout.with_policy(loaded, loaded.greedy)
     tokenizer = loaded.tokenizer
     prompts = prompts or format_prompts(examples, p.prompt_template)
     ids = tokenize_prompts(prompts, tokenizer, p.chat)

@@ -22,7 +22,6 @@ from factkit.papers.veri.train import (
     prompt_rows,
     read_offline_evidence,
 )
-from factkit.papers.veri.turn_sampling import STOPS
 from factkit.policy.vllm_engine import Sampled, Tokens
 from factkit.run import runs
 from factkit.train.verl_adapter import Job, read_parameters
@@ -97,7 +96,7 @@ class SearchLoop:
 
         loop, weights = asyncio.get_running_loop(), {}
         name = uuid4().hex  # the same engine, with its prefix cache, for all turns
-        ends = {"stop": list(STOPS), "include_stop_str_in_output": True}
+        ends = {"stop": list(search.STOPS), "include_stop_str_in_output": True}
 
         def generate(prompts: list[Tokens], budgets: Sequence[int]) -> list[Sampled]:
             turn = self._engines.generate(
