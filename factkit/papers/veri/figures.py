@@ -1,10 +1,9 @@
 """Veri-R1's figures beside the published numbers, and views of trajectories."""
 
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from html import escape
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import pandas as pd
@@ -16,6 +15,7 @@ from factkit.papers.veri import evaluate, rewards
 from factkit.papers.veri.evaluate import HIGH, LOW, SHORT, Verified, evidence_score
 from factkit.report import figures, published
 from factkit.report.figures import arm_panels
+from factkit.report.figures.run_panels import BLUE, GREY, RED
 from factkit.run import runs
 from factkit.verify.trajectory import (
     INFORMATION,
@@ -26,10 +26,7 @@ from factkit.verify.trajectory import (
     parse_steps,
 )
 
-if TYPE_CHECKING:
-    AnswersByArm = Mapping[str, pd.DataFrame]  # see `answers_of`
-
-Groups = Mapping[str, Sequence[Mapping[str, Any]]]  # arm → results of its policies
+AnswersByArm = Mapping[str, pd.DataFrame]  # see `answers_of`
 MAIN = ("instruct", "sft", "offline_rl", "online_rl")  # Table 1
 SCALES = ("instruct", "online_rl", "larger")  # Fig 5e–f
 ABLATED = ("online_rl", "without_evidence", "without_validity")  # Fig 4
@@ -68,10 +65,10 @@ ENTRY = re.compile(r"^\[\[(.+?)\]\]", re.MULTILINE)  # the id of an entry found
 STEP = "border: 1px solid #bbb; margin: 3px 0; background-color: white; color: black"
 TEXT = "white-space: pre-wrap; text-align: left; line-height: 1.5; padding: 3px 10px"
 CELL = "vertical-align: top; padding: 4px 8px; text-align: left"
-RIGHT, WRONG, MISSED = ("✓", "#cfe2f3"), ("✗", "#f9d5c3"), ("○", "#eeeeee")
+RIGHT, WRONG, MISSED = ("✓", BLUE), ("✗", RED), ("○", GREY)
 
 
-def main_arms(groups: Groups) -> Figure:
+def main_arms(groups: arm_panels.Groups) -> Figure:
     """Tables 1 and 3: the metrics after training, one bar per arm.
 
     Bars are means over seeds, error bars 95 % t intervals. Dotted: before training.
@@ -87,7 +84,7 @@ def main_arms(groups: Groups) -> Figure:
     return figure
 
 
-def by_label(groups: Groups) -> Figure:
+def by_label(groups: arm_panels.Groups) -> Figure:
     """Tables 2, 7 and 8: joint, verification and label accuracy of each gold label.
 
     As `main_arms`. Grey lines: Table 2's means over the paper's sets of three labels;
@@ -99,7 +96,7 @@ def by_label(groups: Groups) -> Figure:
     return _panels(groups, names, 12.0, paper)
 
 
-def precision_and_recall(groups: Groups) -> Figure:
+def precision_and_recall(groups: arm_panels.Groups) -> Figure:
     """Fig 5e–f: recall and precision of each label, as `main_arms`."""
     names = {"recall": "recall", "precision": "precision"}
     figure = _panels(groups, names, 9.5)
@@ -108,7 +105,7 @@ def precision_and_recall(groups: Groups) -> Figure:
 
 
 def _panels(
-    groups: Groups,
+    groups: arm_panels.Groups,
     metrics: Mapping[str, str],
     width: float,
     paper: Mapping[str, Mapping[str, float]] | None = None,
@@ -148,7 +145,7 @@ def answers_of(items: pd.DataFrame) -> pd.DataFrame:
     return pd.concat(parts) if parts else pd.DataFrame(columns=["label", "right", "p"])
 
 
-def answers_by_arm(groups: Groups) -> dict[str, pd.DataFrame]:
+def answers_by_arm(groups: arm_panels.Groups) -> dict[str, pd.DataFrame]:
     """`answers_of` all runs of each arm, from their items, or from their samples where
     they stored no items."""
     answers = {}
@@ -167,7 +164,7 @@ def answers_by_arm(groups: Groups) -> dict[str, pd.DataFrame]:
     return answers
 
 
-def label_probabilities(answers: "AnswersByArm") -> Figure:
+def label_probabilities(answers: AnswersByArm) -> Figure:
     """Fig 5a–b: the probabilities of the labels that each arm writes, by label.
 
     Shares of the answers with that label, in bins of 5 %. Dotted: the limits of low
@@ -197,7 +194,7 @@ def label_probabilities(answers: "AnswersByArm") -> Figure:
     return figure
 
 
-def log_probabilities(answers: "AnswersByArm") -> Figure:
+def log_probabilities(answers: AnswersByArm) -> Figure:
     """Fig 6 to 8: the logarithms of the labels' probabilities, one panel per label; the
     first bin holds all lower ones. Shares of an arm's answers with that label, on a
     logarithmic axis, since answers of low confidence are rare."""
@@ -230,7 +227,7 @@ def log_probabilities(answers: "AnswersByArm") -> Figure:
     return figure
 
 
-def accuracy_by_confidence(answers: "AnswersByArm") -> Figure:
+def accuracy_by_confidence(answers: AnswersByArm) -> Figure:
     """Fig 5c–d: the share of labels written with low (< 0.85) and high (> 0.95)
     confidence that are right, by label.
 
@@ -346,6 +343,5 @@ def _step(summary: str, body: str, opened: str = "") -> str:
 
 
 def _mark(mark: tuple[str, str], text: str) -> str:
-    sign, colour = mark
-    style = f"background-color: {colour}; color: black"
+    sign, style = mark
     return f'<span style="{style}">{sign} {escape(text)}</span>'
