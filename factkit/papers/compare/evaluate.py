@@ -175,12 +175,12 @@ def seconds_per_response(results: Sequence[Mapping[str, Any]]) -> float:
     return fmean(seconds)
 
 
-def compute_kl(curve: Path, steps: Sequence[int], width: int = 5) -> dict[int, float]:
+def compute_kl(curve: Path, steps: Sequence[int]) -> dict[int, float]:
     """Updates → KL from the start in nats per response: the trainer's KL per token
-    times the tokens per response, averaged over the last `width` updates.
+    times the tokens per response, averaged over the last five updates.
 
     curve: metrics.csv.
     """
     logged = pd.read_csv(curve).set_index("step")
-    spent = (logged["kl"] * logged["completions/mean_length"]).rolling(width, 1).mean()
+    spent = (logged["kl"] * logged["completions/mean_length"]).rolling(5, 1).mean()
     return {step: float(spent.loc[:step].iloc[-1]) for step in steps}

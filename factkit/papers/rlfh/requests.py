@@ -78,9 +78,9 @@ def hotpotqa(path: str = "") -> Loaded:
     return long, +problems
 
 
-def squad_v2(path: str = "", limit: int = SQUAD_QUESTIONS, seed: int = 0) -> Loaded:
-    """The first answerable question of each page of SQuAD v2, of at most `limit` pages
-    drawn at random.
+def squad_v2(path: str = "", seed: int = 0) -> Loaded:
+    """The first answerable question of each page of SQuAD v2, of at most
+    `SQUAD_QUESTIONS` pages drawn at random.
 
     path: a file in SQuAD's format or the hub's; without it both splits of the hub.
     """
@@ -90,7 +90,7 @@ def squad_v2(path: str = "", limit: int = SQUAD_QUESTIONS, seed: int = 0) -> Loa
     problems[UNANSWERABLE] += len(examples) - len(answerable)
     problems["not its page's first question"] += len(answerable) - len(pages)
     order = random.Random(f"squad {seed}").sample(range(len(pages)), len(pages))
-    return [pages[i] for i in sorted(order[:limit])], +problems
+    return [pages[i] for i in sorted(order[:SQUAD_QUESTIONS])], +problems
 
 
 def _first(examples: Sequence[Example], key: Callable[[Example], str]) -> list[Example]:
