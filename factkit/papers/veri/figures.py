@@ -3,15 +3,13 @@
 import re
 from collections.abc import Mapping
 from html import escape
-from pathlib import Path
 
 import numpy as np
 import pandas as pd
 from IPython.display import HTML
 from matplotlib.figure import Figure
 
-from factkit.data.examples import read_rows
-from factkit.papers.veri import evaluate, rewards
+from factkit.papers.veri import rewards
 from factkit.papers.veri.evaluate import HIGH, LOW, SHORT, Verified, evidence_score
 from factkit.report import figures, published
 from factkit.report.figures import arm_panels
@@ -146,19 +144,11 @@ def answers_of(items: pd.DataFrame) -> pd.DataFrame:
 
 
 def answers_by_arm(groups: arm_panels.Groups) -> dict[str, pd.DataFrame]:
-    """`answers_of` all runs of each arm, from their items, or from their samples where
-    they stored no items."""
+    """`answers_of` all runs of each arm that stored their items."""
     answers = {}
     for arm, results in groups.items():
-        parts = []
-        for r in results:
-            samples = Path(r["folder"]) / "samples.jsonl"
-            items = runs.read_items(r["folder"])
-            if items is None and samples.exists():
-                rows = read_rows(samples, Verified)
-                items = pd.DataFrame(evaluate.items(rows)).T
-            if items is not None:
-                parts.append(answers_of(items))
+        tables = [runs.read_items(r["folder"]) for r in results]
+        parts = [answers_of(items) for items in tables if items is not None]
         if parts:
             answers[figures.name_arm(arm, results)] = pd.concat(parts)
     return answers
