@@ -77,3 +77,15 @@ def test_the_curve_of_an_arm_ends_where_it_covers_no_more():
     drawn = {line.get_label(): line.get_xydata().tolist() for line in ax.lines}
     assert drawn["ternary"] == [[0.1, 0.1], [0.2, 0.1], [0.3, 0.2]]
     assert drawn["RLCR"] == [[0.1, pytest.approx(0.1)], [0.2, 0.2]]
+
+
+def test_curves_of_more_arms_than_named_line_styles_are_drawn():
+    """The fifth style is a pattern of dashes, not a name."""
+    arms = "prompting r_tuning ternary abstention_price stated_confidence rlcr".split()
+    rates = ("accuracy", "abstention", "hallucination")
+    metrics = {f"majority_{k}_{rate}": 0.5 for k in (1, 2) for rate in rates}
+    metrics["coverage_0.1_risk"] = 0.1
+    results = [{"arm": arm, "metrics": metrics} for arm in arms]
+    for draw in (figures.risk_coverage, figures.majority):
+        figure = draw(results)
+        assert len(figure.axes[0].lines) == len(arms)

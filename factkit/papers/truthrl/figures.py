@@ -89,7 +89,8 @@ def majority(results: Results) -> Figure:
             colour, line, _ = figures.arm_style(i)
             shares = _numbered(runs, "majority", metric)
             ks, name = [int(k) for k in shares], figures.name_arm(arm, runs)
-            ax.plot(ks, shares.mean(), line, marker="o", ms=3, color=colour, label=name)
+            style = {"ls": line, "marker": "o", "ms": 3, "color": colour, "label": name}
+            ax.plot(ks, shares.mean(), **style)
             ax.fill_between(ks, shares.min(), shares.max(), color=colour, alpha=0.2)
             ax.set_xscale("log", base=2)
             ax.set_xticks(ks, list(shares))
@@ -134,8 +135,8 @@ def risk_coverage(results: Results) -> Figure:
         colour, line, _ = figures.arm_style(i)
         risks = _numbered(runs, "coverage", "risk")
         coverage, name = [float(c) for c in risks], figures.name_arm(arm, runs)
-        style = {"marker": "o", "ms": 3, "color": colour, "label": name}
-        ax.plot(coverage, risks.mean(), line, **style)
+        style = {"ls": line, "marker": "o", "ms": 3, "color": colour, "label": name}
+        ax.plot(coverage, risks.mean(), **style)
         ax.fill_between(coverage, risks.min(), risks.max(), color=colour, alpha=0.2)
     figures.percent_axis(ax, "coverage: held-out questions", "x")
     figures.percent_axis(ax, "risk: wrong among these")
