@@ -152,7 +152,7 @@ class TruthRL(QuestionDpoParams, PricedRlParams, SweepParams):
         if "rlcr" in (self.arm, *self.arm_names) and not self.cold_start:
             raise ValueError(
                 "arm=rlcr starts from the arm stated_confidence, for no prompt asks "
-                "for a confidence: set cold_start=true"
+                "for a confidence: set cold_start=true, or leave rlcr out of arms"
             )
         return self
 
