@@ -106,6 +106,8 @@ def sweep(
     for name in find_papers() if paper == "all" else [paper]:
         p = setting.load(name)
         p = params.validate(name, p.model_dump() | named, params.OPTIONS)
+        for arm in p.arm_names:
+            params.validate(name, p.model_dump() | {"arm": arm}, params.OPTIONS)
         sweeps.append(Sweep(name, p, p.arm_names, p.seed_numbers, True, changed))
     for own in sweeps:
         _run_sweep(own, jobs, context.args)

@@ -74,6 +74,7 @@ def test_a_user_s_mistake_exits_with_2_and_names_it(factkit):
         ("reproduce truthrl --set rl_learning_rate=1e-5", "1.0e-5"),
         ("sweep truthrl --arms magic", "magic"),
         ("sweep truthrl --arms ternary_reason_additive", "variant=reasoning"),
+        ("sweep truthrl --arms rlcr --set cold_start=false", "cold_start=true"),
         ("sweep truthrl --seeds one", "--seeds='one'"),
         ("sweep truthrl --seeds -1", "--seeds='-1'"),
         ("check truthRL", "there are start, corpus, verifiers, truthrl, rar"),

@@ -30,7 +30,7 @@ PAPERS = tuple(
 )
 REQUESTS = {"train_requests": 32, "dev_requests": 8, "test_requests": 8}
 SMALL = {
-    "truthrl": {"arm": "ternary_knowledge", "arms": "ternary", "cold_start": False},
+    "truthrl": {"arm": "ternary_knowledge", "cold_start": False},
     "rar": {"arm": "veriscore", **REQUESTS},
     "reason": {"arm": "fact", "sft_requests": 8, **REQUESTS},
     "rlfh": {"max_completion_length": 24, "gamma": 0.9, "beta": 0.1, **REQUESTS},

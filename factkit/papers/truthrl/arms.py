@@ -149,10 +149,10 @@ class TruthRL(QuestionDpoParams, PricedRlParams, SweepParams):
 
     @model_validator(mode="after")
     def _confidence_is_taught(self) -> Self:
-        if "rlcr" in (self.arm, *self.arm_names) and not self.cold_start:
+        if self.arm == "rlcr" and not self.cold_start:
             raise ValueError(
                 "arm=rlcr starts from the arm stated_confidence, for no prompt asks "
-                "for a confidence: set cold_start=true, or leave rlcr out of arms"
+                "for a confidence: set cold_start=true"
             )
         return self
 
