@@ -64,7 +64,9 @@ def made(name, folder):
     for file in ("config.json", "model.safetensors"):
         (policy / file).touch()
     p = params.load(name, "tiny", {"world_people": 40} | paths | SMALL[name])
-    world = worlds.build_world(people=p.world_people, seed=p.world_seed)
+    world = worlds.build_world(
+        people=p.world_people, seed=p.world_seed, exposure=p.world_exposure
+    )
     tokenizer = world_text.build_tokenizer(world, p.answer_format)
     config = LlamaConfig(
         vocab_size=len(tokenizer),
