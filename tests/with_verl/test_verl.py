@@ -326,10 +326,10 @@ def test_after_too_many_failures_no_response_has_rewards(papers):
     )
     manager._reward = CheckedReward(reward)
     found = asked_at_once(worker, batch, times=200)  # all, but for the first, at once
-    assert all("See to the verifier" in str(error) for error in found[1:])
+    assert all("Check the verifier" in str(error) for error in found[1:])
     manager._reward = lambda id, **_: [[]] * len(id)
     (after,) = asked_at_once(worker, batch)
-    assert "See to the verifier" in str(after)
+    assert "Check the verifier" in str(after)
 
 
 # A step of the trainer
