@@ -75,7 +75,7 @@ def test_what_is_drawn_is_this_machines_else_the_references(tmp_path, capsys):
     p = params.load("truthrl", "tiny", {"output_dir": str(tmp_path), "arm": "sft"})
     by_variant = tables.stored("truthrl", p)
     assert {"", "retrieval", "reasoning"} <= set(by_variant)
-    assert "main: 39 runs from outputs/reference/tiny" in capsys.readouterr().out
+    assert "main: 51 runs from outputs/reference/tiny" in capsys.readouterr().out
     with runs.start("12_truthrl_train", p) as run:
         run.finish(RATES)
     ours = tables.stored("truthrl", p)
