@@ -425,9 +425,10 @@ def kill_when(command, moment):
 @pytest.mark.notebook
 @pytest.mark.assets
 def test_a_sweep_killed_in_training_goes_on_and_is_done_once(tmp_path):
-    command = sweep(tmp_path, "truthrl", "r_tuning ternary")
+    command = sweep(tmp_path, "truthrl", "random_abstention ternary")
     start, rl = (
-        tmp_path / f"tiny/12_truthrl_train/{a}-s0" for a in ("r_tuning", "ternary")
+        tmp_path / f"tiny/12_truthrl_train/{a}-s0"
+        for a in ("random_abstention", "ternary")
     )
     state = rl / "checkpoint/checkpoint-1/trainer_state.json"
     assert kill_when(command, state.exists)
