@@ -106,7 +106,7 @@ def sweep(
     for name in find_papers() if paper == "all" else [paper]:
         p = setting.load(name)
         p = params.validate(name, p.model_dump() | named, params.OPTIONS)
-        for arm in p.arm_names:
+        for arm in p.arm_names:  # what one arm needs is checked for p.arm alone
             params.validate(name, p.model_dump() | {"arm": arm}, params.OPTIONS)
         sweeps.append(Sweep(name, p, p.arm_names, p.seed_numbers, True, changed))
     for own in sweeps:
