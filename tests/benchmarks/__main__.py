@@ -12,6 +12,7 @@ from types import ModuleType
 
 import judged_rewards
 import pandas as pd
+import threads
 import training
 from measuring import medians
 
@@ -20,6 +21,7 @@ from factkit.run.runs import REFERENCE
 
 BENCHMARKS: Mapping[str, ModuleType] = {
     "training": training,
+    "threads": threads,
     "judged_rewards": judged_rewards,
 }
 STORED = REFERENCE / "speed"

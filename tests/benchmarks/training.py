@@ -13,7 +13,7 @@ import sys
 import tempfile
 from collections.abc import Callable, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass, field, replace
+from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
 from statistics import median
 from typing import Any
@@ -77,16 +77,13 @@ def measure(quick: bool) -> pd.DataFrame:
         with tempfile.TemporaryDirectory() as folder:
             inputs = Path(folder) / "inputs.json"
             inputs.write_text(json.dumps(prepare(task)), "utf-8")
-            runs = {
-                way: functools.partial(run_process, name, task.profile, way, inputs)
-                for way in ways
-            }
+            runs = {way: functools.partial(run_process, way, inputs) for way in ways}
             tables.append(run_in_turn(name, runs, 1 if quick else ROUNDS))
     return pd.concat(tables)
 
 
 def prepare(task: Task) -> dict[str, Any]:
-    """The start policy's folder and the prompts of a task."""
+    """A task with its start policy's folder and its prompts."""
     from factkit.answers.sampling import Probe
     from factkit.answers.training_rows import RowFormat
     from factkit.facts.policy import base_policy
@@ -101,13 +98,14 @@ def prepare(task: Task) -> dict[str, Any]:
         probes = [Probe(example.id, []) for example in examples]
         probed = ProbedQuestions(examples, probes, p.known_share)
         prompts = [row["prompt"] for row in prompt_rows(probed, RowFormat.of(p))]
-    return {"start": base_policy(p), "prompts": prompts}
+    return {"task": asdict(task), "start": base_policy(p), "prompts": prompts}
 
 
-def run_process(name: str, profile: str, way: str, inputs: Path) -> Figures:
-    """The figures of a task done one way, in a process of its own."""
-    command = [sys.executable, __file__, name, profile, way, str(inputs)]
-    env = os.environ | {"TQDM_DISABLE": "1"}
+def run_process(way: str, inputs: Path, threads: int = 2) -> Figures:
+    """The figures of a task done one way, in a process of its own. inputs: a file with
+    what `prepare` returns."""
+    command = [sys.executable, __file__, way, str(inputs)]
+    env = os.environ | {"TQDM_DISABLE": "1", "OMP_NUM_THREADS": str(threads)}
     done = subprocess.run(command, check=True, stdout=subprocess.PIPE, env=env)
     return json.loads(done.stdout.splitlines()[-1])
 
@@ -260,13 +258,13 @@ def decode(task: Task, way: str, start: str, prompts: Sequence[str], steps: Step
             run()
 
 
-def main(name: str, profile: str, way: str, inputs: str) -> None:
+def main(way: str, inputs: str) -> None:
     """Do a task one way and print its figures as JSON."""
     from factkit.policy import cpu
 
-    task = replace(TASKS[name], profile=profile)
     values = json.loads(Path(inputs).read_text("utf-8"))
-    start, prompts, steps = values["start"], values["prompts"], Steps(task.steps)
+    task, start, prompts = Task(**values["task"]), values["start"], values["prompts"]
+    steps = Steps(task.steps)
     rows = training_rows(task, prompts)
     if way == UNPATCHED:
         cpu.share_prompts = lambda trainer: None
