@@ -20,7 +20,6 @@ LOCKS := factkit/locks
 # Kernels log errors only: else each papermill warns that a local port is not encrypted.
 QUIET = @mkdir -p $(1)/etc/ipython && cp $(LOCKS)/ipython_kernel_config.json $(1)/etc/ipython
 export HF_HUB_OFFLINE ?= 1
-export GOMP_SPINCOUNT ?= 3000
 export TOKENIZERS_PARALLELISM ?= false
 
 .PHONY: help reproduce test test-slow test-all test-vllm rehearse test-verl bench book lab

@@ -1,5 +1,6 @@
 """factkit: five papers against hallucination, reproduced as numbered notebooks."""
 
+import os
 import sys
 from collections.abc import Callable
 from typing import Any
@@ -10,6 +11,10 @@ from factkit.run.failures import Check, UserError, require
 __all__ = ["Check", "UserError", "require", "show_source"]
 
 __version__ = "0.1.0"
+
+# Read when torch loads OpenMP. Threads that spin while they wait for each other make a
+# run many times slower beside another program; those that sleep at once wake up late.
+os.environ.setdefault("GOMP_SPINCOUNT", "3000")
 
 quiet.silence_messages()
 if shell := getattr(sys.modules.get("IPython"), "get_ipython", lambda: None)():

@@ -2,6 +2,7 @@
 
 import itertools
 import re
+import os
 import subprocess
 import sys
 
@@ -398,3 +399,15 @@ def test_another_paper_s_file_is_refused_in_a_line_that_names_the_paper():
 def test_the_check_loads_no_model_library():
     code = "import sys, factkit.run.params; sys.exit('torch' in sys.modules)"
     assert subprocess.run([sys.executable, "-c", code]).returncode == 0
+
+
+@pytest.mark.parametrize("given", ["", "7"])
+def test_waiting_threads_sleep_early_unless_told_otherwise(given):
+    """Before torch loads OpenMP, which reads the variable then."""
+    env = {k: v for k, v in os.environ.items() if k != "GOMP_SPINCOUNT"}
+    env |= {"GOMP_SPINCOUNT": given} if given else {}
+    code = "import os, sys, factkit; assert 'torch' not in sys.modules; "
+    code += "print(os.environ['GOMP_SPINCOUNT'])"
+    command = [sys.executable, "-c", code]
+    said = subprocess.run(command, env=env, capture_output=True, text=True, check=True)
+    assert said.stdout.strip() == (given or "3000")

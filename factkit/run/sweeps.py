@@ -378,7 +378,6 @@ def environment(jobs: int = 1) -> dict[str, str]:
     return {
         "HF_HUB_OFFLINE": "1",
         "OMP_NUM_THREADS": str(threads),
-        "GOMP_SPINCOUNT": "3000",  # sleeping at once lags; spinning on crawls
         "TOKENIZERS_PARALLELISM": "false",
         "PYDEVD_DISABLE_FILE_VALIDATION": "1",
         **{k: v for k, v in os.environ.items() if not PERSONAL.match(k)},
