@@ -1,8 +1,8 @@
 """The preflight: what is refused, and that the message helps."""
 
 import itertools
-import re
 import os
+import re
 import subprocess
 import sys
 
