@@ -1,10 +1,14 @@
 """Measures of confidence against values worked out by hand."""
 
+import pandas as pd
 import pytest
 
 from factkit.answers import calibration
 from factkit.answers.short_form import ScoredAnswer
 from factkit.papers.truthrl import figures
+from factkit.report import pages
+from factkit.run.results import read_results
+from factkit.run.runs import REFERENCE
 from factkit.verify.outcome import Outcome
 
 CORRECT, ABSTAIN, WRONG = Outcome.CORRECT, Outcome.ABSTAIN, Outcome.WRONG
@@ -56,6 +60,28 @@ def test_answers_of_one_confidence_share_their_risk_in_any_order():
         found = calibration.measures(rows(*pairs))
         assert (found["aurc"], found["confidence_auc"]) == (0.5, 0.5)
         assert found["coverage_0.5_risk"] == found["coverage_1.0_risk"] == 0.5
+
+
+def test_the_confidence_rule_answers_where_the_policy_is_more_than_half_sure():
+    rates = calibration.confidence_rule(
+        [CORRECT, WRONG, WRONG, None], [0.6, 0.5, 0.51, None]
+    )
+    assert rates["confidence_rule_truthfulness"] == 0
+    assert rates["confidence_rule_abstention"] == 1 / 2
+
+
+def test_a_page_adds_the_confidence_rule_from_an_untrained_run_s_items():
+    folder = REFERENCE / "tiny" / "12_truthrl_train" / "prompting-s0"
+    result = read_results(folder) | {"folder": str(folder)}
+    tuned = result | {"arm": "ternary", "folder": "nowhere"}
+    one, other = pages.add_confidence_rule([tuned, result])
+    assert one == tuned
+    items = pd.read_csv(folder / "items.csv").dropna(subset="truthfulness")
+    sure = items[items.confidence > 0.5]
+    added = other["metrics"]["confidence_rule_truthfulness"]
+    assert added == pytest.approx(sure.truthfulness.sum() / len(items))
+    assert pages.add_confidence_rule([one, other]) == [one, other]
+    assert pages.add_confidence_rule([tuned]) == [tuned]
 
 
 def test_without_pairs_or_answers_nothing_is_made_up():

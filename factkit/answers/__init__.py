@@ -8,6 +8,7 @@ if TYPE_CHECKING:
 
 # rule → its name in tables; truthrl has a relation_rule of short answers
 UNTRAINED_RULES = {
+    "confidence_rule": "confidence rule (untrained)",
     "relation_rule": "relation rule (untrained)",
     "first_claim": "first claim (untrained)",
 }

@@ -23,11 +23,12 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from factkit.answers.short_form import ScoredAnswer
+from factkit.answers.short_form import ScoredAnswer, rates
 from factkit.verify.outcome import Outcome
 
 BINS = 10  # of equal width; 1.0 is in the last
 STEPS = 10  # of the coverage
+SURE = 0.5  # confidence above which an answer adds to the expected truthfulness
 
 
 def brier_term(row: ScoredAnswer) -> dict[str, float]:
@@ -60,6 +61,22 @@ def measures(rows: Sequence[ScoredAnswer]) -> dict[str, float]:
     if higher.size:
         metrics["confidence_auc"] = float(np.mean((np.sign(higher) + 1) / 2))
     return metrics
+
+
+def confidence_rule(
+    outcomes: Sequence[Outcome | None], confidences: Sequence[float | None]
+) -> dict[str, float]:
+    """The `rates`, named confidence_rule_…, of an untrained rule: a policy's answer
+    where its confidence q is above one half, else abstention.
+
+    An answer adds 2q − 1 to the expected truthfulness if q is the probability that it
+    is correct: no other rule on true probabilities has more.
+    """
+    kept = [
+        outcome if (q or 0.0) > SURE else Outcome.ABSTAIN
+        for outcome, q in zip(outcomes, confidences, strict=True)
+    ]
+    return {f"confidence_rule_{name}": rate for name, rate in rates(kept).items()}
 
 
 def expected_calibration_error(q: np.ndarray, y: np.ndarray) -> float:

@@ -15,12 +15,14 @@ from typing import Any
 
 import pandas as pd
 
-from factkit.answers import claim_rules, long_form
+from factkit.answers import calibration, claim_rules, long_form
 from factkit.report import claims, deviations, ledger
 from factkit.report.figures import tables
 from factkit.run import params, past_runs, runs
-from factkit.run.arms import find_papers
+from factkit.run.arms import find_papers, untrained_arms
 from factkit.run.past_runs import Result
+from factkit.run.results import read_items
+from factkit.verify.outcome import Outcome
 
 RULE = """\
 Differences are paired over test items and seeds. Their 95 % intervals come from a model
@@ -40,6 +42,10 @@ variance at all |
 | not run | mostly claims about other test sets and variants |
 | not measurable here | the paper's page gives the reason |
 """
+
+
+# truthfulness of an item → its outcome
+OUTCOMES = {1.0: Outcome.CORRECT, 0.0: Outcome.ABSTAIN, -1.0: Outcome.WRONG}
 
 
 @dataclass(frozen=True)
@@ -194,7 +200,7 @@ def markdown(results: PaperResults) -> str:
     for profile, by_variant in stored.items():
         for variant, group in by_variant.items():
             name = "-".join(filter(None, (profile, variant)))
-            group = add_first_claim(group)
+            group = add_confidence_rule(add_first_claim(group))
             table = tables.results_table(group, own.shown_metrics).to_markdown()
             parts.append(f"### `{name}`\n\n{_describe_runs(group)}\n\n{table}\n")
             parts += _same_answered_table(paper, group)
@@ -235,6 +241,24 @@ def add_first_claim(results: Sequence[Result]) -> list[Result]:
             added = {f"{rule}_{metric}": value for metric, value in scores.items()}
             new = {**r, "metrics": {**r["metrics"], **added}}
             return [*results[:i], new, *results[i + 1 :]]
+    return list(results)
+
+
+def add_confidence_rule(results: Sequence[Result]) -> list[Result]:
+    """The results, the rule `confidence_rule` added to the first of an untrained arm
+    with confidences, from its items, if no run stored it."""
+    if any("confidence_rule_accuracy" in r["metrics"] for r in results):
+        return list(results)
+    for i, r in enumerate(results):
+        untrained = r["arm"] in untrained_arms() and "folder" in r
+        items = read_items(r["folder"]) if untrained else None
+        if items is None or not {"confidence", "truthfulness"} <= {*items}:
+            continue
+        known = items.dropna(subset=["confidence", "truthfulness"])
+        outcomes = [OUTCOMES[t] for t in known["truthfulness"]]
+        added = calibration.confidence_rule(outcomes, [*known["confidence"]])
+        new = {**r, "metrics": {**r["metrics"], **added}}
+        return [*results[:i], new, *results[i + 1 :]]
     return list(results)
 
 
