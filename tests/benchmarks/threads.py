@@ -17,41 +17,31 @@ from training import KIT, Task, prepare, run_process
 
 TITLE = "Threads"
 TEXT = """\
-A GRPO update of TruthRL, 64 completions, on two cores. The busy program is one endless
-loop. *Two processes* have a thread and 32 completions each and exchange no gradients:
-the most that data parallelism inside a run could reach."""
+A GRPO update of TruthRL's main job with 16 completions, on two cores. The busy program
+is one endless loop. *Two processes* have a thread and 8 completions each and exchange
+no gradients: the most that data parallelism inside a run could reach."""
 
 ONE, TWO, PROCESSES = "1 thread", "2 threads", "2 processes, 1 thread each"
-STEPS = {"tiny": 12, "laptop": 4}
-ALONE, BESIDE = "`{}`, alone", "`{}`, beside a busy program"
-BASELINES = {
-    place.format(profile): TWO for profile in STEPS for place in (ALONE, BESIDE)
-}
+ALONE, BESIDE = "GRPO alone", "GRPO beside a busy program"
+BASELINES = {ALONE: TWO, BESIDE: TWO}
 
 
 def measure(quick: bool) -> pd.DataFrame:
     """One row per run. quick: one round at `tiny`."""
-    if quick:
-        return compare("tiny", 1)
-    return pd.concat([compare(profile, ROUNDS) for profile in STEPS])
-
-
-def compare(profile: str, rounds: int) -> pd.DataFrame:
-    """All ways at one profile, alone, then beside a busy program."""
+    profile, rounds = ("tiny", 1) if quick else ("laptop", ROUNDS)
     with tempfile.TemporaryDirectory() as folder:
         whole, half = Path(folder) / "whole.json", Path(folder) / "half.json"
-        for inputs, batch in ((whole, 64), (half, 32)):
-            values = {"rl_batch_size": batch}
-            task = Task("GRPO", profile, STEPS[profile], values=values)
+        for inputs, batch in ((whole, 16), (half, 8)):
+            task = Task("GRPO", profile, steps=4, values={"rl_batch_size": batch})
             inputs.write_text(json.dumps(prepare(task)), "utf-8")
         ways = {
             ONE: functools.partial(run_process, KIT, whole, threads=1),
             TWO: functools.partial(run_process, KIT, whole, threads=2),
             PROCESSES: functools.partial(run_two, half),
         }
-        alone = run_in_turn(ALONE.format(profile), ways, rounds)
+        alone = run_in_turn(ALONE, ways, rounds)
         with busy_program():
-            beside = run_in_turn(BESIDE.format(profile), ways, rounds)
+            beside = run_in_turn(BESIDE, ways, rounds)
     return pd.concat([alone, beside])
 
 
