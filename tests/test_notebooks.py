@@ -265,15 +265,15 @@ def faults_of_runs(folder, paper, named):
     return faults
 
 
-# the untrained arm, and those that between them run every algorithm and every line:
-# SFT, DPO, a reward model, GRPO, stated confidences, token-level PPO, GRPO of rollouts
-# that search
+# the untrained arm, and those that between them run every algorithm: SFT, DPO, a reward
+# model, GRPO, stated confidences, token-level PPO, GRPO of rollouts that search; the
+# slow tests run every arm
 TO_THE_END = {
     "truthrl": "prompting r_tuning iterative_dpo rlkf ternary rlcr",
-    "rar": "base dpo veriscore_plus_judge binary_rar",
-    "reason": "base sft_dpo fact_detail_relevance",
-    "rlfh": "base dpo statement statement_group",
-    "veri": "instruct sft offline_rl online_rl",
+    "rar": "base binary_rar",
+    "reason": "base fact_detail_relevance",
+    "rlfh": "base statement",
+    "veri": "instruct online_rl",
 }
 
 
@@ -422,6 +422,7 @@ def kill_when(command, moment):
     return not over
 
 
+@pytest.mark.slow
 @pytest.mark.notebook
 @pytest.mark.assets
 def test_a_sweep_killed_in_training_goes_on_and_is_done_once(tmp_path):
