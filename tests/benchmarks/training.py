@@ -57,7 +57,7 @@ class Task:
 
 SMALL = {"rl_batch_size": 16}  # more needs 10 GB with TRL alone
 TASKS = {
-    "GRPO, `tiny`": Task("GRPO", "tiny", steps=12),
+    "GRPO, `tiny`": Task("GRPO", "tiny", steps=6),
     "GRPO, `laptop`": Task("GRPO", "laptop", values=SMALL),
     "GRPO, `laptop`, 32 tokens after short prompts": Task(
         "GRPO", "laptop", long=True, values=SMALL | {"max_completion_length": 32}
