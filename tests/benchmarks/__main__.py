@@ -1,7 +1,7 @@
 """Measure speed: python tests/benchmarks [--quick] [name …], by default all.
 
-Stores the runs in outputs/reference/speed/<name>.csv, and writes the page
-outputs/reference/speed.md from all stored runs. --quick: each benchmark once at its
+Stores the runs in outputs/reference/speed/<name>.csv after each task, and writes the
+page outputs/reference/speed.md from all stored runs. --quick: each benchmark once at its
 smallest size (`tiny` in place of `laptop`); prints the tables and stores nothing.
 """
 
@@ -70,13 +70,15 @@ def main() -> None:
     options = parser.parse_args()
     for name in options.names or BENCHMARKS:
         print(f"== {name} ==", flush=True)
-        runs = BENCHMARKS[name].measure(options.quick)
-        runs = runs.assign(device=machine.device(), commit=machine.git_commit())
+        where = {"device": machine.device(), "commit": machine.git_commit()}
+        runs = pd.DataFrame()
+        for table in BENCHMARKS[name].measure(options.quick):
+            runs = pd.concat([runs, table.assign(**where)])
+            if not options.quick:
+                STORED.mkdir(exist_ok=True)
+                runs.to_csv(STORED / f"{name}.csv", index=False)
+                (REFERENCE / "speed.md").write_text(page(), "utf-8")
         print(section(BENCHMARKS[name], runs))
-        if not options.quick:
-            STORED.mkdir(exist_ok=True)
-            runs.to_csv(STORED / f"{name}.csv", index=False)
-            (REFERENCE / "speed.md").write_text(page(), "utf-8")
 
 
 if __name__ == "__main__":

@@ -52,8 +52,8 @@ BASELINES = {VERISCORE: THREADED, OTHERS: "Binary RAR"}
 Columns = Sequence[list[str]]  # ids, prompts, responses
 
 
-def measure(quick: bool) -> pd.DataFrame:
-    """One row per run. quick: one round of 4 responses at 0.05 s per call."""
+def measure(quick: bool) -> Iterator[pd.DataFrame]:
+    """A table per task, one row per run. quick: one round of 4 responses at 0.05 s per call."""
     responses, latency_s = (4, 0.05) if quick else (RESPONSES, LATENCY_S)
     rounds = 1 if quick else ROUNDS
     batch = Batch(responses)
@@ -87,16 +87,15 @@ def measure(quick: bool) -> pd.DataFrame:
         }
         for way in (veriscore, *others.values()):
             way(url)  # imports
-        tables = [run(OTHERS, others)]
+        yield run(OTHERS, others)
         if installed():
             package = {
                 THREADED: functools.partial(time_package, batch, CONCURRENCY),
                 SERIAL: functools.partial(time_package, batch, 1),
             }
-            tables.insert(0, run(VERISCORE, package | {KIT: veriscore}))
+            yield run(VERISCORE, package | {KIT: veriscore})
         else:
             print("skipped: the VeriScore package can't be installed here")
-    return pd.concat(tables)
 
 
 # ---- the kit

@@ -26,8 +26,8 @@ ALONE, BESIDE = "GRPO alone", "GRPO beside a busy program"
 BASELINES = {ALONE: TWO, BESIDE: TWO}
 
 
-def measure(quick: bool) -> pd.DataFrame:
-    """One row per run. quick: one round at `tiny`."""
+def measure(quick: bool) -> Iterator[pd.DataFrame]:
+    """Two tables, one row per run. quick: one round at `tiny`."""
     profile, rounds = ("tiny", 1) if quick else ("laptop", ROUNDS)
     with tempfile.TemporaryDirectory() as folder:
         whole, half = Path(folder) / "whole.json", Path(folder) / "half.json"
@@ -39,10 +39,9 @@ def measure(quick: bool) -> pd.DataFrame:
             TWO: functools.partial(run_process, KIT, whole, threads=2),
             PROCESSES: functools.partial(run_two, half),
         }
-        alone = run_in_turn(ALONE, ways, rounds)
+        yield run_in_turn(ALONE, ways, rounds)
         with busy_program():
-            beside = run_in_turn(BESIDE, ways, rounds)
-    return pd.concat([alone, beside])
+            yield run_in_turn(BESIDE, ways, rounds)
 
 
 def run_two(inputs: Path) -> Figures:

@@ -11,7 +11,7 @@ import random
 import subprocess
 import sys
 import tempfile
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
@@ -57,20 +57,19 @@ class Task:
 
 SMALL = {"rl_batch_size": 16}  # more needs 10 GB with TRL alone
 TASKS = {
-    "GRPO, `tiny`": Task("GRPO", "tiny", steps=6),
     "GRPO, `laptop`": Task("GRPO", "laptop", values=SMALL),
     "GRPO, `laptop`, 32 tokens after short prompts": Task(
         "GRPO", "laptop", long=True, values=SMALL | {"max_completion_length": 32}
     ),
     "SFT, `laptop`": Task("SFT", "laptop"),
     "64 prompts decoded, `laptop`": Task("decoding", "laptop"),
+    "GRPO, `tiny`": Task("GRPO", "tiny", steps=6),
 }
 BASELINES = dict.fromkeys(TASKS, TRL)
 
 
-def measure(quick: bool) -> pd.DataFrame:
-    """One row per run. quick: one round at `tiny`."""
-    tables = []
+def measure(quick: bool) -> Iterator[pd.DataFrame]:
+    """A table per task, one row per run. quick: one round at `tiny`."""
     for name, task in TASKS.items():
         task = replace(task, profile="tiny") if quick else task
         ways = WAYS if task.kind == "GRPO" else (TRL, KIT)
@@ -78,8 +77,7 @@ def measure(quick: bool) -> pd.DataFrame:
             inputs = Path(folder) / "inputs.json"
             inputs.write_text(json.dumps(prepare(task)), "utf-8")
             runs = {way: functools.partial(run_process, way, inputs) for way in ways}
-            tables.append(run_in_turn(name, runs, 1 if quick else ROUNDS))
-    return pd.concat(tables)
+            yield run_in_turn(name, runs, 1 if quick else ROUNDS)
 
 
 def prepare(task: Task) -> dict[str, Any]:
