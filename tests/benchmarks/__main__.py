@@ -1,8 +1,8 @@
 """Measure speed: python tests/benchmarks [--quick] [name …], by default all.
 
 Stores the runs in outputs/reference/speed/<name>.csv after each task, and writes the
-page outputs/reference/speed.md from all stored runs. --quick: each benchmark once at its
-smallest size (`tiny` in place of `laptop`); prints the tables and stores nothing.
+page outputs/reference/speed.md from all stored runs. --quick: each benchmark once at
+its smallest size (`tiny` in place of `laptop`); prints tables and stores nothing.
 """
 
 import argparse

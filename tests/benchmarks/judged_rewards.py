@@ -53,7 +53,8 @@ Columns = Sequence[list[str]]  # ids, prompts, responses
 
 
 def measure(quick: bool) -> Iterator[pd.DataFrame]:
-    """A table per task, one row per run. quick: one round of 4 responses at 0.05 s per call."""
+    """A table per task, one row per run. quick: one round of 4 responses at 0.05 s per
+    call."""
     responses, latency_s = (4, 0.05) if quick else (RESPONSES, LATENCY_S)
     rounds = 1 if quick else ROUNDS
     batch = Batch(responses)
