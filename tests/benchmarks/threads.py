@@ -32,7 +32,8 @@ def measure(quick: bool) -> Iterator[pd.DataFrame]:
     with tempfile.TemporaryDirectory() as folder:
         whole, half = Path(folder) / "whole.json", Path(folder) / "half.json"
         for inputs, batch in ((whole, 16), (half, 8)):
-            task = Task("GRPO", profile, steps=4, values={"rl_batch_size": batch})
+            values = {"rl_batch_size": batch}
+            task = Task("GRPO", profile, profiled=False, values=values)
             inputs.write_text(json.dumps(prepare(task)), "utf-8")
         ways = {
             ONE: functools.partial(run_process, KIT, whole, threads=1),

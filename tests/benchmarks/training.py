@@ -41,12 +41,14 @@ WAYS = (TRL, UNPATCHED, KIT)
 
 @dataclass(frozen=True)
 class Task:
-    """kind: GRPO | SFT | decoding; steps: of a run; long: bare questions as prompts."""
+    """kind: GRPO | SFT | decoding; steps: of a run; long: bare questions as prompts;
+    profiled: the last step is, else it is timed as the others."""
 
     kind: str
     profile: str
     steps: int = 3
     long: bool = False
+    profiled: bool = True
     values: dict[str, Any] = field(default_factory=dict)
 
     def params(self) -> TruthRL:
@@ -114,8 +116,8 @@ def run_process(way: str, inputs: Path, threads: int = 2) -> Figures:
 class Steps:
     """Times the steps of a run, and profiles the last one."""
 
-    def __init__(self, total: int):
-        self.total, self.done = total, 0
+    def __init__(self, task: Task):
+        self.total, self.profiled, self.done = task.steps, task.profiled, 0
         self.timed: list[Figures] = []
         self.lengths: list[float] = []  # mean tokens of a completion, per step
 
@@ -123,7 +125,7 @@ class Steps:
     def step(self, vocabulary: int):
         """Around one step of a model with so many words."""
         self.done += 1
-        if self.done == self.total:
+        if self.profiled and self.done == self.total:
             with profile_step(vocabulary) as self.operators:
                 yield
             return
@@ -137,6 +139,8 @@ class Steps:
         figures = {key: median(f[key] for f in self.timed) for key in self.timed[0]}
         if self.lengths:
             figures["tokens per completion"] = median(self.lengths[1:-1])
+        if not self.profiled:
+            return figures
         gflop = self.operators.pop("GFLOP")
         rate = gflop / figures["seconds"]
         reached = {"GFLOP": gflop, "share of peak": rate / figures["peak, GFLOP/s"]}
@@ -262,7 +266,7 @@ def main(way: str, inputs: str) -> None:
 
     values = json.loads(Path(inputs).read_text("utf-8"))
     task, start, prompts = Task(**values["task"]), values["start"], values["prompts"]
-    steps = Steps(task.steps)
+    steps = Steps(task)
     rows = training_rows(task, prompts)
     if way == UNPATCHED:
         cpu.share_prompts = lambda trainer: None
