@@ -254,9 +254,9 @@ def add_confidence_rule(results: Sequence[Result]) -> list[Result]:
         items = read_items(r["folder"]) if untrained else None
         if items is None or not {"confidence", "truthfulness"} <= {*items}:
             continue
-        known = items.dropna(subset=["confidence", "truthfulness"])
-        outcomes = [OUTCOMES[t] for t in known["truthfulness"]]
-        added = calibration.confidence_rule(outcomes, [*known["confidence"]])
+        judged = items.dropna(subset="truthfulness")
+        outcomes = [OUTCOMES[t] for t in judged["truthfulness"]]
+        added = calibration.confidence_rule(outcomes, [*judged["confidence"]])
         new = {**r, "metrics": {**r["metrics"], **added}}
         return [*results[:i], new, *results[i + 1 :]]
     return list(results)

@@ -42,7 +42,7 @@ WAYS = (TRL, UNPATCHED, KIT)
 @dataclass(frozen=True)
 class Task:
     """kind: GRPO | SFT | decoding; steps: of a run; long: bare questions as prompts;
-    profiled: the last step is, else it is timed as the others."""
+    profiled: the last step is profiled and not timed."""
 
     kind: str
     profile: str
