@@ -143,10 +143,24 @@ def test_reference_results_are_labelled_wherever_they_are_drawn(tmp_path):
         folder.mkdir()
         (folder / "results.json").write_text("{}", "utf-8")
         r["folder"] = str(folder)
-    run.record_inputs(results)
-    run.figure(figure, "outcomes")
+    small = results[1] | {"arm": "prompting", "variant": "small"}
+    run.record_inputs(results, [small])
+    run.figure(figure, "outcomes")  # which does not draw the variant
     assert figure.texts[-1].get_text().endswith("not your own runs: ternary")
+    run.figure(figure, "sizes", [small])
+    assert figure.texts[-1].get_text().endswith("ternary, prompting (small)")
     assert len(run.finish({})["inputs"]) == 3
+
+
+def test_figures_of_own_runs_have_no_note_on_another_variant_s_references(tmp_path):
+    run = runs.start("14_truthrl_figures", own_params(tmp_path))
+    (tmp_path / "results.json").write_text("{}", "utf-8")
+    mine = result("sft") | {"folder": str(tmp_path)}
+    shipped = mine | {"reference": True, "variant": "small"}
+    run.record_inputs([mine], [shipped])
+    figure, _ = figures.new_figure()
+    run.figure(figure, "own")
+    assert not figure.texts
 
 
 def test_the_note_on_reference_results_stands_below_the_legend(tmp_path):

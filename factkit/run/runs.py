@@ -85,24 +85,44 @@ class Run:
             return print(f"no reference figure {figure} yet")
         return Image(filename=shown, width=720)
 
-    def record_inputs(self, *groups: Iterable[Mapping[str, Any]]) -> None:
+    def record_inputs(
+        self,
+        results: Iterable[Mapping[str, Any]],
+        *others: Iterable[Mapping[str, Any]],
+    ) -> None:
         """Add results of other runs to the inputs that results.json lists.
 
-        Later figures name below them the arms whose results the kit ships, unless a
+        Later figures name below them those of `results` that the kit ships, unless a
         label says it: "sft (reference)", beside the user's own.
         """
-        for result in chain(*groups):
+        results = list(results)
+        for result in chain(results, *others):
             path = Path(result["folder"]) / "results.json"
             self.inputs[relative(path)] = file_checksum(path)
-            if result.get("reference") and not result["arm"].endswith("(reference)"):
-                self.reference_arms[result["arm"]] = None
+        self.reference_arms |= self._shipped(results)
 
-    def figure(self, fig: "Figure", name: str) -> "Figure":
-        """Save a figure as figures/<name>.png; returns it for the cell to show."""
+    def _shipped(self, results: Iterable[Mapping[str, Any]]) -> dict[str, None]:
+        """The arms of those results that the kit ships and whose label does not say it,
+        in order; of another variant with its name."""
+        names: dict[str, None] = {}
+        for result in results:
+            arm, variant = result["arm"], result.get("variant", self.params.variant)
+            if result.get("reference") and not arm.endswith("(reference)"):
+                here = variant == self.params.variant
+                names[arm if here else f"{arm} ({variant or 'main'})"] = None
+        return names
+
+    def figure(
+        self, fig: "Figure", name: str, others: Iterable[Mapping[str, Any]] = ()
+    ) -> "Figure":
+        """Save a figure as figures/<name>.png; returns it for the cell to show.
+
+        others: results of other variants that it draws.
+        """
         from matplotlib import pyplot
 
-        if self.reference_arms:
-            names = ", ".join(self.reference_arms)
+        if shipped := self.reference_arms | self._shipped(others):
+            names = ", ".join(shipped)
             note = fill(f"Reference results, not your own runs: {names}", 100)
             fig.draw_without_rendering()  # lay it out, without room for the note
             fig.set_layout_engine("none")
