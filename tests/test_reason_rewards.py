@@ -37,7 +37,8 @@ def test_table_2s_rewards_are_those_of_equation_2():
         ("fact_detail_relevance", (9, 9), True, 0.9 + 0.01 * math.log(10) + 0.1),
         ("fact_detail10_relevance", (9, 9), False, 0.9 + 0.1 * math.log(10)),
     ):
-        value = reward(True, claims, wins, *reason.WEIGHTS[arm])
+        detail, relevance, _ = reason.WEIGHTS[arm]
+        value = reward(True, claims, wins, detail, relevance)
         assert value == pytest.approx(by_hand), arm
     assert reward(False, (9, 9), True, 0.1, 0.1) == -1  # malformed, whatever it claims
 
@@ -128,16 +129,30 @@ def test_the_engine_sees_only_answers_of_well_formed_responses_in_one_batch():
 
 
 def test_preference_is_asked_for_where_it_counts_and_a_failure_costs_the_reward():
-    for arm, (_, relevance) in reason.WEIGHTS.items():
+    for arm, (_, relevance, reasoning) in reason.WEIGHTS.items():
         engine = Told()
-        (one,) = ask(arm, format_response("a", "good"), engine=engine)
-        asked = [what for what, *_ in engine.asked]
-        assert asked == (["supports", "preferred"] if relevance else ["supports"])
+        (one,) = ask(arm, format_response("bad", "good"), engine=engine)
+        asked = [(what, *texts) for what, _, _, texts in engine.asked]
+        expected = [("supports", "good"), ("preferred", "good"), ("supports", "bad")]
+        needed = [True, relevance, reasoning]
+        assert asked == [e for e, n in zip(expected, needed, strict=True) if n]
         assert one.wins is (True if relevance else None)
         for answer in ("unread", "half"):  # the verifier failed
-            assert ask(arm, format_response("a", answer))[0].reward is None
-        undecided = ask(arm, format_response("a", "undecided"))[0].reward
+            assert ask(arm, format_response("bad", answer))[0].reward is None
+            thought = ask(arm, format_response(answer, "good"))[0].reward
+            assert (thought is None) == (reasoning != 0)
+        undecided = ask(arm, format_response("bad", "undecided"))[0].reward
         assert (undecided is None) == (relevance != 0)
+
+
+def test_the_reasonings_precision_is_added_to_a_well_formed_response_s_reward():
+    arm = "fact_relevance_reasoning"
+    thoughts = {"good": 2 / 3, "bad": 1 / 4, "no claims": 0}
+    for thought, share in thoughts.items():
+        (one,) = ask(arm, format_response(thought, "good"))
+        assert one.reward == pytest.approx(2 / 4 + 0.1 + share)
+        assert one.reasoning == Told.CLAIMS[thought]
+    assert ask(arm, "good")[0].reward == -1
 
 
 def test_each_response_has_its_own_reward_by_hand():

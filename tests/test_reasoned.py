@@ -265,6 +265,18 @@ def test_strategies_of_well_formed_responses_are_told_by_facts_in_the_fact_world
     ]
 
 
+def test_the_reasoning_s_claims_are_counted_where_it_states_any(engine):
+    def precision_of(**texts):
+        said = dict.fromkeys(IDS, "") | {IDS["abcd".index(k)]: texts[k] for k in texts}
+        return reasoned.reasoning_precision(engine, EXAMPLES, said)
+
+    thought = format_response(f"{true(A, 2)} {false(A, 2)}", false(A, 3))
+    silent = format_response("Hm.", true(B, 1))
+    found = precision_of(a=thought, b=silent, c=format_response(true(C, 1), ""))
+    assert found == {"reasoning_precision": pytest.approx((2 / 3 + 1) / 2)}
+    assert precision_of(b=silent, c=true(C, 2)) == {}
+
+
 @pytest.mark.assets
 def test_two_wordings_of_what_the_leads_state_are_one_sentence():
     p = params.load("reason", "tiny", {"requests": "leads", "verifier": "leads"})

@@ -66,7 +66,7 @@ def compute_rewards(
     weights = reason.WEIGHTS[arm]
     wins = compare_with_base(engine, *rows)
     return [
-        reason.reward(True, (each.count(Support.SUPPORTED), len(each)), won, *weights)
+        reason.well_formed_reward(weights, each, won, None)
         for each, won in zip(supports, wins, strict=True)
     ]
 

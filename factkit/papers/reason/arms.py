@@ -1,7 +1,7 @@
 """Learning to Reason for Factuality's parameters and arms (§4.2, Tables 1 and 2)."""
 
 from functools import partial
-from typing import Annotated, ClassVar, Literal, Self
+from typing import Annotated, ClassVar, Literal, NamedTuple, Self
 
 from pydantic import Field, model_validator
 
@@ -53,18 +53,29 @@ class ReasonRlParams(ReasonSftParams, RlParams):
     """Learning to Reason: online RL."""
 
 
-# arm → (λ, μ), the five rows of Table 2
+class Weights(NamedTuple):
+    """Of the reward's terms: detail λ, relevance μ (Eq. 2), and ν of the reasoning's
+    precision, which KnowRL has (arXiv 2506.19807)."""
+
+    detail: float
+    relevance: float
+    reasoning: float = 0.0
+
+
+# the five rows of Table 2, and one that is not the paper's
 WEIGHTS = {
-    "fact": (0.0, 0.0),
-    "fact_detail": (0.01, 0.0),
-    "fact_relevance": (0.0, 0.1),
-    "fact_detail_relevance": (0.01, 0.1),
-    "fact_detail10_relevance": (0.1, 0.1),
+    "fact": Weights(0.0, 0.0),
+    "fact_detail": Weights(0.01, 0.0),
+    "fact_relevance": Weights(0.0, 0.1),
+    "fact_detail_relevance": Weights(0.01, 0.1),
+    "fact_detail10_relevance": Weights(0.1, 0.1),
+    "fact_relevance_reasoning": Weights(0.0, 0.1, reasoning=1.0),
 }
 
 
 # a judge's calls per response, of 46 claims in 23 sentences (Table 2)
 CLAIMS = {"extract": 23, "verify": 46}
+TWICE = {call: 2 * number for call, number in CLAIMS.items()}  # reasoning and answer
 
 
 rl = partial(
@@ -85,6 +96,10 @@ ARMS = {
     "fact_relevance": relevant("precision and relevance: λ = 0, μ = 0.1", main=True),
     "fact_detail_relevance": relevant("all three: λ = 0.01, μ = 0.1"),
     "fact_detail10_relevance": relevant("all three: λ = 0.1, μ = 0.1"),
+    "fact_relevance_reasoning": rl(
+        "precision of answer and reasoning (KnowRL), relevance: ν = 1, μ = 0.1",
+        judge_calls=TWICE | {"relevance": 1},
+    ),
 }
 
 

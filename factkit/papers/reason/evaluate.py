@@ -24,6 +24,7 @@ from factkit.run.statistics import means
 from factkit.verify import judge
 from factkit.verify.failures import check_failures
 from factkit.verify.llm import LLM
+from factkit.verify.outcome import Support
 from factkit.verify.replies import Form, limit_integer, limit_items, limit_text
 from factkit.verify.response import ResponseParts, split_response, split_sentences
 
@@ -174,6 +175,25 @@ def gains_by_set(
     keeps = [gain >= 0 for gain in gains[DETAIL]]
     share = sum(keeps) / len(keeps)
     return least | {"least_win_rate": min(wins), "sets_with_detail_kept": share}
+
+
+def reasoning_precision(
+    engine: "Engine", examples: Sequence[Example], responses: Mapping[str, str]
+) -> dict[str, float]:
+    """`reasoning_precision`: the supported share of the claims in the reasoning, a mean
+    over the well-formed responses (request id → text) that state any.
+
+    Empty if none does, or if a judge verifies: evaluation asks it about answers alone.
+    """
+    if not isinstance(engine, ExactEngine):
+        return {}
+    shares = []
+    for example in examples:
+        if split := split_response(responses[example.id]):
+            supports = engine.supports(example.id, example.question, split.reasoning)
+            if supports:
+                shares.append(supports.count(Support.SUPPORTED) / len(supports))
+    return {"reasoning_precision": sum(shares) / len(shares)} if shares else {}
 
 
 # ---- Strategies of reasoning, by an annotator (a language model) or by rules. Both use

@@ -30,12 +30,13 @@ def precision_and_detail(results: Results) -> Figure:
         for row in published.read_table(2, "reason").itertuples()
     }
     places = {arm: i for i, arm in enumerate(dict.fromkeys((*here, *paper)))}
+    by_detail = [a for a, w in WEIGHTS.items() if w == (w.detail, RELEVANCE, 0)]
     figure, axes = figures.new_figure(9.5, 4.0, columns=2)
     for ax, marks, runs, colour, title in (
         (axes[0], here, groups, "", "here"),
         (axes[1], paper, {}, figures.PUBLISHED, "paper, 8B, mean of six data sets"),
     ):
-        path = [marks[a] for a in WEIGHTS if WEIGHTS[a][1] == RELEVANCE and a in marks]
+        path = [marks[arm] for arm in by_detail if arm in marks]
         xs, ys = ([mark[axis][0] for mark in path] for axis in (0, 1))
         style = {"color": figures.PUBLISHED, "lw": 1, "zorder": 1}
         ax.plot(xs, ys, **style, label=f"μ = {RELEVANCE:g}, in the order of λ")
@@ -143,5 +144,6 @@ def _measured(results: Results, *names: str) -> list[Mapping[str, Any]]:
 def _weights(arm: str) -> str:
     if arm not in WEIGHTS:
         return ""
-    detail, relevance = WEIGHTS[arm]
-    return f" (λ {detail:g}, μ {relevance:g})"
+    detail, relevance, reasoning = WEIGHTS[arm]
+    last = f", ν {reasoning:g}" if reasoning else ""
+    return f" (λ {detail:g}, μ {relevance:g}{last})"

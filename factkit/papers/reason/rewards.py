@@ -14,8 +14,9 @@ from factkit.answers import engine as engines
 from factkit.answers.engine import ClaimEngine, ExactEngine, Scores
 from factkit.answers.rewards import Rewards, ScoredBatch, reward_func
 from factkit.answers.verifier import Texts, has_judge, judge_llm
-from factkit.papers.reason.arms import WEIGHTS, ReasonParams
+from factkit.papers.reason.arms import WEIGHTS, ReasonParams, Weights
 from factkit.verify import judge
+from factkit.verify.claims import Supports
 from factkit.verify.llm import LLM
 from factkit.verify.outcome import Support
 from factkit.verify.replies import Form, limit_text, match_word
@@ -43,8 +44,15 @@ def reward(
     return precision + detail_weight * detail + relevance_weight * relevance
 
 
-def counts(supports: Sequence[Support | None] | None) -> tuple[int, int] | None:
-    """(F, T): an answer's supported and all its claims; None if the verifier failed."""
+def reasoning_reward(claims: tuple[int, int]) -> float:
+    """R_fact = F / T of the reasoning's claims, 0 if there are none (KnowRL, arXiv
+    2506.19807). The arm adds ν R_fact to a well-formed response's reward."""
+    f, t = claims
+    return f / t if t else 0.0
+
+
+def counts(supports: Supports) -> tuple[int, int] | None:
+    """(F, T): a text's supported and all its claims; None if the verifier failed."""
     if supports is None or None in supports:
         return None
     return supports.count(Support.SUPPORTED), len(supports)
@@ -103,13 +111,15 @@ class Scored:
     """A response's reward and its parts, as far as they were computed.
 
     parts: None if malformed; supports: one per claim of the answer, None if malformed
-    or failed; wins: None if malformed, failed or not needed (μ = 0).
+    or failed; wins: None if malformed, failed or not needed (μ = 0); reasoning: one
+    support per claim of the reasoning, None if malformed, failed or not needed (ν = 0).
     """
 
     reward: float | None
     parts: ResponseParts | None
-    supports: Sequence[Support | None] | None = None
+    supports: Supports = None
     wins: bool | None = None
+    reasoning: Supports = None
 
 
 def score_responses(
@@ -117,30 +127,45 @@ def score_responses(
 ) -> list[Scored]:
     """Score each response under an arm of WEIGHTS.
 
-    The engine sees the answers of the well-formed responses alone, all at once.
+    The engine sees the answers of the well-formed responses alone, all at once; then,
+    if ν is not 0, their reasoning.
     """
-    detail_weight, relevance_weight = WEIGHTS[arm]
+    weights = WEIGHTS[arm]
     parts = map(split_response, responses)
     formed = {i: response for i, response in enumerate(parts) if response}
-    columns = (
-        [ids[i] for i in formed],
-        [prompts[i] for i in formed],
-        [response.answer for response in formed.values()],
-    )
-    methods = ["supports", "preferred"] if relevance_weight else ["supports"]
-    values = engine.values(methods, *columns)
+    asked = [ids[i] for i in formed], [prompts[i] for i in formed]
+    answers = [response.answer for response in formed.values()]
+    methods = ["supports", "preferred"] if weights.relevance else ["supports"]
+    values = engine.values(methods, *asked, answers)
     preferred: Scores = values.get("preferred", [None] * len(formed))
+    reasoning = [None] * len(formed)
+    if weights.reasoning:
+        texts = [response.reasoning for response in formed.values()]
+        reasoning = engine.values(["supports"], *asked, texts)["supports"]
     scores = [Scored(MALFORMED, None) for _ in responses]
-    for i, verdicts, preference in zip(
-        formed, values["supports"], preferred, strict=True
+    for i, verdicts, preference, recalled in zip(
+        formed, values["supports"], preferred, reasoning, strict=True
     ):
-        claims = counts(verdicts)
         wins = None if preference is None else preference == 1
-        value = None
-        if claims is not None and not (relevance_weight and wins is None):
-            value = reward(True, claims, wins, detail_weight, relevance_weight)
-        scores[i] = Scored(value, formed[i], verdicts, wins)
+        value = well_formed_reward(weights, verdicts, wins, recalled)
+        scores[i] = Scored(value, formed[i], verdicts, wins, recalled)
     return scores
+
+
+def well_formed_reward(
+    weights: Weights, answer: Supports, wins: bool | None, reasoning: Supports
+) -> float | None:
+    """The reward of a well-formed response under an arm's weights; None if a verdict
+    that it needs failed. answer, reasoning: the supports of the claims of either."""
+    claims, recalled = counts(answer), counts(reasoning)
+    if claims is None or (weights.relevance and wins is None):
+        return None
+    value = reward(True, claims, wins, weights.detail, weights.relevance)
+    if not weights.reasoning:
+        return value
+    if recalled is None:
+        return None
+    return value + weights.reasoning * reasoning_reward(recalled)
 
 
 def rewards_by_arm(
@@ -175,6 +200,7 @@ def trl_reward(arm: str, engine: Engine) -> Callable[..., Rewards]:
         scores = score_responses(arm, engine, ids, prompts, responses)
         formed = [one.parts for one in scores if one.parts]
         claims = [c for c in (counts(one.supports) for one in scores) if c]
+        recalled = [c for c in (counts(one.reasoning) for one in scores) if c]
         metrics: dict[str, Sequence[float]] = {
             "malformed": [one.parts is None for one in scores],
             "judge_failures": [one.reward is None for one in scores],
@@ -183,6 +209,7 @@ def trl_reward(arm: str, engine: Engine) -> Callable[..., Rewards]:
             "supported_claims": [f for f, _ in claims],
             "total_claims": [t for _, t in claims],
             "precision": [f / t for f, t in claims if t],
+            "reasoning_precision": [f / t for f, t in recalled if t],
             "wins": [one.wins for one in scores if one.wins is not None],
         }
         return ScoredBatch([one.reward for one in scores], metrics)
