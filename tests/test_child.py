@@ -76,6 +76,7 @@ def start(tmp_path, monkeypatch):
 ENDS = [(parent, signal.SIGKILL) for parent in PARENTS]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("parent", "ended_by"), [*ENDS, ("a vLLM engine", signal.SIGINT)]
 )

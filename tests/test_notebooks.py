@@ -1,7 +1,8 @@
 """Every notebook: static rules, then its cells at the smallest size.
 
-The short run has the cells in this process, one arm an algorithm to the end, and one
-sweep in kernels that is killed; `slow` are the sweeps over every arm by papermill.
+The short run has the cells in this process, and one arm an algorithm to the end. `slow`
+are the comparison, the reference figures drawn again, killed sweeps, and every arm by
+papermill.
 """
 
 import ast
@@ -298,6 +299,7 @@ def test_a_paper_s_notebooks_run_one_after_the_other(paper, tmp_path):
         assert set(results["inputs"]["reward"]) <= set("0123456789abcdef")
 
 
+@pytest.mark.slow
 @pytest.mark.notebook
 @pytest.mark.assets
 def test_the_papers_are_compared(tmp_path):
@@ -317,15 +319,25 @@ def test_the_papers_are_compared(tmp_path):
 
 @pytest.mark.notebook
 @pytest.mark.assets
-def test_the_notebooks_before_the_papers_run(tmp_path):
-    few = {"n_questions": 20}
-    run_here("00_start_here", tmp_path, **few)
-    run_here("01_corpus_and_retrieval", tmp_path, **few)
-    run_here("02_verifiers", tmp_path, rows=60, benchmarks=str(DATA))
-    for stem in ("00_start_here", "01_corpus_and_retrieval", "02_verifiers"):
-        metrics = read_results(tmp_path / "tiny" / stem / "main-s0")["metrics"]
-        assert metrics
-    assert ("FEVER-Symmetric" in " ".join(metrics)) == DATA.exists()
+@pytest.mark.parametrize(
+    ("notebook", "values"),
+    [
+        ("00_start_here", {"n_questions": 20}),
+        pytest.param(
+            *("01_corpus_and_retrieval", {"n_questions": 20}), marks=pytest.mark.slow
+        ),
+        pytest.param(
+            *("02_verifiers", {"rows": 60, "benchmarks": str(DATA)}),
+            marks=pytest.mark.slow,
+        ),
+    ],
+)
+def test_a_notebook_before_the_papers_runs(notebook, values, tmp_path):
+    run_here(notebook, tmp_path, **values)
+    metrics = read_results(tmp_path / "tiny" / notebook / "main-s0")["metrics"]
+    assert metrics
+    benchmark = notebook == "02_verifiers" and DATA.exists()
+    assert ("FEVER-Symmetric" in " ".join(metrics)) == benchmark
 
 
 DRAWN = [  # where reference results are
@@ -336,6 +348,7 @@ DRAWN = [  # where reference results are
 ]
 
 
+@pytest.mark.slow
 @pytest.mark.notebook
 @pytest.mark.parametrize(("paper", "profile"), DRAWN)
 def test_the_reference_figures_are_drawn_again_from_what_is_committed(

@@ -230,6 +230,7 @@ def factkit(root, *arguments):
     return python(root, "-m", "factkit", *arguments)
 
 
+@pytest.mark.slow
 def test_a_sixth_paper_is_checked_planned_trained_and_reported(tree):
     root, before = tree
     lines = sum(text.count("\n") for text in LIBRARY.values())

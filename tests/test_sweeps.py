@@ -301,7 +301,7 @@ def test_a_run_asks_for_the_gpus_memory_and_minutes_that_it_takes(where, tmp_pat
     pytest.importorskip("snakemake_executor_plugin_slurm") if where == "slurm" else None
     on_cpu = {"mem_mb": "6000", "runtime": "240"}
     gpus_of = {"h100_full": 8, "tiny": 0}
-    gpus_of |= {} if where == "slurm" else {"h100_lora": 1, "laptop": 0}
+    gpus_of |= {} if where == "slurm" else {"h100_lora": 1}
     for profile, n in gpus_of.items():
         options = ("--profile", profile, "--seeds", "0", "--arms", "sft")
         more = ("--executor", "slurm") * (where == "slurm")
@@ -379,6 +379,7 @@ sweeps.Sweep("rar", p, sys.argv[3].split(), [0], ablations=True).run(jobs=2)
 """
 
 
+@pytest.mark.slow
 def test_two_sweeps_of_one_folder_train_side_by_side_and_make_each_run_once(tmp_path):
     """`base` ends only when the other sweep's `dpo` has begun; `sft` is of both."""
     out, log, fake = tmp_path / "out", tmp_path / "log", tmp_path / "papermill"
