@@ -28,6 +28,7 @@ SEEDS = {  # of each profile, with its variant, of each paper
         "tiny-small": "0 1 2",
         "tiny-large": "0 1 2",
         "laptop": "0 1 2",
+        "laptop-withheld": "0 1 2",
     },
     "rar": {"tiny": "0 1 2", "tiny-beta0.001": "0", "tiny-beta0.01": "0"}
     | {"tiny-beta1": "0", "laptop": "0 1 2"},
