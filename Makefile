@@ -50,8 +50,8 @@ reproduce: $(VENV)/base.done  ## Reproduce a paper's main result (laptop: 8–16
 # Minutes are on 2 quiet cores. Workers that are done take tests from the other's end.
 PYTEST = $(BIN)/python -m pytest --numprocesses 2 --dist worksteal
 
-test: $(VENV)/dev.done  ## Lint, types, unit tests, an arm an algorithm in notebooks (6 min)
-	@echo "== Lint, types, unit tests, notebooks with an arm an algorithm (6 min) =="
+test: $(VENV)/dev.done  ## Lint, types, unit tests, an arm an algorithm in notebooks (4 min)
+	@echo "== Lint, types, unit tests, notebooks with an arm an algorithm (4 min) =="
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
 	$(BIN)/mypy
