@@ -324,10 +324,13 @@ def test_the_papers_are_compared(tmp_path):
     [
         ("00_start_here", {"n_questions": 20}),
         pytest.param(
-            *("01_corpus_and_retrieval", {"n_questions": 20}), marks=pytest.mark.slow
+            "01_corpus_and_retrieval",
+            {"n_questions": 20},
+            marks=pytest.mark.slow,
         ),
         pytest.param(
-            *("02_verifiers", {"rows": 60, "benchmarks": str(DATA)}),
+            "02_verifiers",
+            {"rows": 60, "benchmarks": str(DATA)},
             marks=pytest.mark.slow,
         ),
     ],

@@ -301,7 +301,7 @@ def test_a_run_asks_for_the_gpus_memory_and_minutes_that_it_takes(where, tmp_pat
     pytest.importorskip("snakemake_executor_plugin_slurm") if where == "slurm" else None
     on_cpu = {"mem_mb": "6000", "runtime": "240"}
     gpus_of = {"h100_full": 8, "tiny": 0}
-    gpus_of |= {} if where == "slurm" else {"h100_lora": 1}
+    gpus_of |= {} if where == "slurm" else {"h100_lora": 1, "laptop": 0}
     for profile, n in gpus_of.items():
         options = ("--profile", profile, "--seeds", "0", "--arms", "sft")
         more = ("--executor", "slurm") * (where == "slurm")

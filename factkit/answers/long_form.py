@@ -151,7 +151,7 @@ def evaluate(
         claims, supports = await check_response(
             row.prompt, text, extract, evidence_of, verify
         )
-        return replace(row, claims=claims, supports=supports or [])
+        return replace(row, claims=claims, supports=list(supports or ()))
 
     def score(rows: list[CheckedResponse]) -> list[CheckedResponse]:
         texts = extract_answers(row.response for row in rows)

@@ -54,7 +54,7 @@ Extractor = Callable[[str, str], Awaitable[list[Claim] | None]]
 # (text, evidence texts, best first) → its support; None: failed
 ClaimVerifier = Callable[[str, Sequence[str]], Awaitable[Support | None]]
 # of each claim of a response; None where extraction or verification failed
-Supports = list[Support | None] | None
+Supports = Sequence[Support | None] | None
 
 
 # ---- extraction

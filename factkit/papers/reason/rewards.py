@@ -16,14 +16,13 @@ from factkit.answers.rewards import Rewards, ScoredBatch, reward_func
 from factkit.answers.verifier import Texts, has_judge, judge_llm
 from factkit.papers.reason.arms import WEIGHTS, ReasonParams, Weights
 from factkit.verify import judge
+from factkit.verify.claims import Supports
 from factkit.verify.llm import LLM
 from factkit.verify.outcome import Support
 from factkit.verify.replies import Form, limit_text, match_word
 from factkit.verify.response import ResponseParts, split_response
 
 MALFORMED = -1.0  # Eq. 2
-# of each claim of a text; None where extraction or verification failed
-Supports = Sequence[Support | None] | None
 
 
 def reward(
