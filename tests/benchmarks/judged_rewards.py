@@ -40,14 +40,15 @@ TEXT = f"""\
 {RESPONSES} Wikipedia leads as responses, and an endpoint that takes {LATENCY_S} s per
 call, so that {CONCURRENCY} simultaneous calls are {CONCURRENCY / LATENCY_S:.0f} per
 second at most. *Share of the limit* is how much of that a reward reaches. The VeriScore
-package scores one response after the other; it also runs in {CONCURRENCY} threads with
-a scorer each. All ways judge the same responses, and the package gets the kit's
-instructions and evidence in place of its own, which are longer. Not measured: a real
-endpoint under load, the web, and the reward service's HTTP."""
+package makes one call after the other, which would be a share of 1/{CONCURRENCY}; here
+it runs in {CONCURRENCY} threads with a scorer each. Both ways judge the same responses,
+and the package gets the kit's instructions and evidence in place of its own, which are
+longer. Not measured: a real endpoint under load, the web, and the reward service's
+HTTP."""
 
-THREADED, SERIAL, KIT = f"package, {CONCURRENCY} threads", "package, serial", "kit"
+PACKAGE, KIT = f"package, {CONCURRENCY} threads", "kit"
 VERISCORE, OTHERS = "VeriScore", "other rewards"
-BASELINES = {VERISCORE: THREADED, OTHERS: "Binary RAR"}
+BASELINES = {VERISCORE: PACKAGE, OTHERS: "Binary RAR"}
 
 Columns = Sequence[list[str]]  # ids, prompts, responses
 
@@ -90,11 +91,8 @@ def measure(quick: bool) -> Iterator[pd.DataFrame]:
             way(url)  # imports
         yield run(OTHERS, others)
         if installed():
-            package = {
-                THREADED: functools.partial(time_package, batch, CONCURRENCY),
-                SERIAL: functools.partial(time_package, batch, 1),
-            }
-            yield run(VERISCORE, package | {KIT: veriscore})
+            package = functools.partial(time_package, batch)
+            yield run(VERISCORE, {PACKAGE: package, KIT: veriscore})
         else:
             print("skipped: the VeriScore package can't be installed here")
 
@@ -229,15 +227,15 @@ def instructions() -> dict[str, str]:
     return {"extraction": extraction, "verification": verification}
 
 
-def time_package(batch: Batch, threads: int, url: str) -> Figures:
-    """Score the responses by the package in so many threads.
+def time_package(batch: Batch, url: str) -> Figures:
+    """Score the responses by the package in `CONCURRENCY` threads.
 
     Raises RuntimeError unless it found all claims of all responses supported.
     """
     engine, _ = batch.engines(None)
     ids, prompts, responses = batch.columns
     inputs = {
-        "threads": threads,
+        "threads": CONCURRENCY,
         "instructions": instructions(),
         "evidence": list(map(engine.evidence_of, ids, responses)),
         "rows": [
