@@ -54,6 +54,11 @@ def test_a_joined_sentence_has_the_statements_of_its_facts(world):
         for wording in (0, 2):
             expected = [w.statement(one, wording), w.statement(other)]
             assert world.statements(w.join_statements(one, other, wording)) == expected
+    vague = f"Perhaps {world.people[0]} was born in some year and sang"
+    expected = [f"Perhaps {w.statement(fact)}" for fact in facts[2:4]]
+    predicates = [text.partition(f"{world.people[0]} ")[2] for text in expected]
+    joined = " and ".join([vague, predicates[0].removesuffix("."), predicates[1]])
+    assert world.statements(joined) == expected
     whose = "Nobody knows and was born in 1920."
     for sentence in ("Nobody knows.", "", "and", " and and and .", whose):
         assert world.statements(sentence) == []

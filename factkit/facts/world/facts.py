@@ -190,18 +190,23 @@ class World(FactSource):
     def statements(self, sentence: str, about: str = "") -> list[str]:
         """The statements of a sentence that state a fact, each a sentence of its own.
 
-        The second of two joined by "and" gets the subject and hedge of the first. []
-        if nothing can be parsed; without a first there is no second.
+        Those joined by "and" get the subject and hedge of the first part, whether or
+        not that states a fact: "Al Asher was born in some year and was a baker."
         """
-        first, conjunction, predicate = sentence.partition(" and ")
-        if not conjunction:
+        first, *predicates = sentence.split(" and ")
+        if not predicates:
             return [sentence] if self.parse(sentence) else []
+        plain, hedges = HEDGE.subn("", first)
         parsed = self.parse(f"{first}.")
-        if not parsed:
-            return []
-        fact, hedged = parsed
-        second = f"{'Perhaps ' if hedged else ''}{fact.subject} {predicate}"
-        return [f"{first}.", *([second] if self.parse(second) else [])]
+        subject = parsed[0].subject if parsed else self._find_subject(plain)
+        whose = f"{'Perhaps ' if hedges else ''}{subject}"
+        *between, last = predicates
+        texts = [f"{first}.", *(f"{whose} {p}." for p in between), f"{whose} {last}"]
+        return [text for text in texts if self.parse(text)]
+
+    def _find_subject(self, text: str) -> str:
+        """The person or thing that a text begins with, "" if it is none."""
+        return next((s for s in self.subjects if text.startswith(f"{s} ")), "")
 
     def parse(self, sentence: str) -> tuple[Fact, bool] | None:
         """The fact that a sentence states and whether it hedges, None if it is neither.
