@@ -192,7 +192,9 @@ def load_bare(start: str, p: TruthRL):
 
     dtype = machine.dtype(p.dtype) if p.lora_rank else "float32"
     model = AutoModelForCausalLM.from_pretrained(start, dtype=getattr(torch, dtype))
-    return model, AutoTokenizer.from_pretrained(start, padding_side="left")
+    tokenizer = AutoTokenizer.from_pretrained(start, padding_side="left")
+    tokenizer.pad_token = tokenizer.pad_token or tokenizer.eos_token
+    return model, tokenizer
 
 
 def train_by_trl(task: Task, start: str, rows: list[dict], steps: Steps, folder: Path):
