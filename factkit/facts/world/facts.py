@@ -205,8 +205,9 @@ class World(FactSource):
         return [text for text in texts if self.parse(text)]
 
     def _find_subject(self, text: str) -> str:
-        """The person or thing that a text begins with, "" if it is none."""
-        return next((s for s in self.subjects if text.startswith(f"{s} ")), "")
+        """The first person or thing that a text names, "" if it names none."""
+        found = [(text.find(s), -len(s), s) for s in self.subjects if s in text]
+        return min(found, default=(0, 0, ""))[2]
 
     def parse(self, sentence: str) -> tuple[Fact, bool] | None:
         """The fact that a sentence states and whether it hedges, None if it is neither.
