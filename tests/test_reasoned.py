@@ -199,12 +199,12 @@ def test_more_than_5_per_cent_of_failed_comparisons_fail_the_run(measured):
 
 
 def by_number(ids, prompts, texts):
-    """In place of an engine: an answer is as relevant as the number that it is."""
+    """In place of an engine: an answer is as good as the number that it is."""
     return list(map(float, texts))
 
 
-def test_without_a_judge_the_more_relevant_answer_wins(p, monkeypatch):
-    monkeypatch.setattr(ExactEngine, "relevance", staticmethod(by_number))
+def test_without_a_judge_the_answer_of_higher_quality_wins(p, monkeypatch):
+    monkeypatch.setattr(ExactEngine, "quality", staticmethod(by_number))
     decide = reasoned.comparison(p, ExactEngine(None, {}))
     # by the answers, without reasoning and tags, however malformed
     ours = ["2", "1", "1", format_response("9", "1"), "<think>1</think>2", "1</answer>"]

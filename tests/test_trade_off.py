@@ -281,7 +281,7 @@ def test_a_tie_is_half_a_win_and_a_failure_none():
         qualities = {"quality": [*ours, *theirs]}
         engine = SimpleNamespace(values=lambda *_: qualities)
         texts = ["" for _ in asked]
-        return compare_answers(engine, "quality", asked, texts, texts)
+        return compare_answers(engine, asked, texts, texts)
 
     assert won((6, 5, 4), (5, 5, 5)) == [1, 0.5, 0]
     many = (6,) * 19

@@ -71,19 +71,15 @@ def win_items(ids: Sequence[str], wins: Sequence[float | None]) -> Items:
 
 def compare_answers(
     engine: "ExactEngine | ClaimEngine",
-    method: str,
     examples: Sequence[Example],
     ours: Sequence[str],
     theirs: Sequence[str],
 ) -> list[float | None]:
-    """1 where our response has a higher score than theirs, ½ on a tie, else 0; None
-    where the score of one failed.
-
-    method: of the engine; it scores the answers without reasoning, all at once.
-    """
+    """1 where our answer has a higher `quality` than theirs, ½ on a tie, else 0; None
+    where the score of one failed. Reasoning is not looked at."""
     ids, prompts = [e.id for e in examples], [e.question for e in examples]
     texts = extract_answers([*ours, *theirs])
-    scores = engine.values([method], ids * 2, prompts * 2, texts)[method]
+    scores = engine.values(["quality"], ids * 2, prompts * 2, texts)["quality"]
     return [
         None if None in (a, b) else (a > b) + 0.5 * (a == b)
         for a, b in zip(scores[: len(ids)], scores[len(ids) :], strict=True)

@@ -31,14 +31,12 @@ FILES = {
 }
 
 
-def embedded_sets(
-    p: RequestParams, familiar: bool = False
-) -> tuple[Sets, Counter[str]]:
+def embedded_sets(p: RequestParams) -> tuple[Sets, Counter[str]]:
     """The requests of the source `p.requests` for each split, p.test_requests of each
-    evaluation set, and counts of those dropped. familiar: as in `FactSource.split`."""
+    evaluation set, and counts of those dropped."""
     sizes = {"test": p.test_requests, "dev": p.dev_requests, **training_sizes(p)}
     source = open_source(p.requests, p)
-    return source.request_sets(sizes, familiar), source.dropped()
+    return source.request_sets(sizes), source.dropped()
 
 
 def training_sizes(p: RequestParams) -> dict[str, int]:

@@ -131,15 +131,11 @@ class FactSource(FactReader, Protocol):
         return Counter()
 
     def split(
-        self,
-        sizes: Mapping[str, int],
-        dev_share: float = DEV_SHARE,
-        familiar: bool = False,
+        self, sizes: Mapping[str, int], dev_share: float = DEV_SHARE
     ) -> dict[str, list[str]]:
         """The subjects of each split, none in two splits.
 
         sizes: requests per split. dev_share: for a source that splits by fixed shares.
-        familiar: only subjects that the base policy has read about, if that is known.
         """
 
     def requests(self, subjects: Sequence[str], kind: str) -> list[Example]:
@@ -212,7 +208,7 @@ class FactSource(FactReader, Protocol):
     def mixed_requests(self, subjects: Sequence[str], n: int) -> list[Example]:
         """n requests of several kinds, to train on."""
 
-    def request_sets(self, sizes: Mapping[str, int], familiar: bool = False) -> "Sets":
+    def request_sets(self, sizes: Mapping[str, int]) -> "Sets":
         """Open and counted requests for each split, for "test" of each evaluation set;
         `meta["set"]` names the set."""
 

@@ -61,10 +61,7 @@ class LeadSource(LeadClaims, FactSource):
         return lead_questions(load_leads(), assets.verified("elements"))
 
     def split(
-        self,
-        sizes: Mapping[str, int],
-        dev_share: float = DEV_SHARE,
-        familiar: bool = False,
+        self, sizes: Mapping[str, int], dev_share: float = DEV_SHARE
     ) -> dict[str, list[str]]:
         """The subjects in the ratio of the sizes; none of the cold start."""
         free = [
@@ -83,7 +80,7 @@ class LeadSource(LeadClaims, FactSource):
         requests[2::4] = self.requests(subjects[2:n:4], COUNTED)
         return requests
 
-    def request_sets(self, sizes: Mapping[str, int], familiar: bool = False) -> Sets:
+    def request_sets(self, sizes: Mapping[str, int]) -> Sets:
         """Requests about people, and about all else: two evaluation sets."""
         parts = self.split({**sizes, "test": 2 * sizes["test"]})
         test = self.requests(parts.pop("test"), OPEN)

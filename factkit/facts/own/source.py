@@ -56,7 +56,7 @@ class OwnSource(FactSource):
         """How many rows were dropped for which reason."""
         return self.loaded[1]
 
-    def request_sets(self, sizes: Mapping[str, int], familiar: bool = False) -> Sets:
+    def request_sets(self, sizes: Mapping[str, int]) -> Sets:
         """The requests, all of one evaluation set."""
         sets = self.split_rows(sizes)
         return {name: [in_set(e, OWN) for e in rows] for name, rows in sets.items()}

@@ -46,18 +46,11 @@ class WorldSource(World):
         return chunk_documents(self.documents(), tokenizer, size)
 
     def split(
-        self,
-        sizes: Mapping[str, int],
-        dev_share: float = DEV_SHARE,
-        familiar: bool = False,
+        self, sizes: Mapping[str, int], dev_share: float = DEV_SHARE
     ) -> dict[str, list[str]]:
         """Fixed shares of the people for test and dev; training splits share the
         others in the ratio of their sizes."""
-        people = [
-            person
-            for person in self.people
-            if not familiar or any(f.exposure for f in self.facts_of(person))
-        ]
+        people = list(self.people)
         random.Random(f"people {self.seed}").shuffle(people)
         test = round(TEST_SHARE * len(people))
         dev = test + round(dev_share * len(people))
@@ -82,7 +75,7 @@ class WorldSource(World):
         rng.shuffle(sample)
         return sample
 
-    def request_sets(self, sizes: Mapping[str, int], familiar: bool = False) -> Sets:
+    def request_sets(self, sizes: Mapping[str, int]) -> Sets:
         """Open and counted requests; each kind is an evaluation set."""
 
         def sample(people: Sequence[str], n: int, *kinds: str) -> list[Example]:
@@ -93,7 +86,7 @@ class WorldSource(World):
             ]
             return random.Random("some").sample(pool, min(n, len(pool)))
 
-        parts, kinds = self.split(sizes, familiar=familiar), (OPEN, COUNTED)
+        parts, kinds = self.split(sizes), (OPEN, COUNTED)
         test = parts.pop("test")
         sets = {name: sample(part, sizes[name], *kinds) for name, part in parts.items()}
         sets["test"] = [e for kind in kinds for e in sample(test, sizes["test"], kind)]

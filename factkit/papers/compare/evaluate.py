@@ -61,7 +61,7 @@ def measure(
     claims = path.with_name(f"{path.name}_claims.jsonl")
     checked = long_form.evaluate(long, responses, engine.reader, claims)
     start = [engine.references[e.id] for e in long]
-    wins = compare_answers(engine, "quality", long, responses, start)
+    wins = compare_answers(engine, long, responses, start)
     items = merge_items(long_form.items(checked), win_items([e.id for e in long], wins))
     cut_off = _cut_off(policy, responses)
     for example, row, cut in zip(long, checked, cut_off, strict=True):

@@ -157,7 +157,7 @@ def measure(
     familiar = [e for e in examples if e.meta.get("exposure", FAMILIAR) >= FAMILIAR]
     compared = [e for e in familiar if e.meta["kind"] == OPEN and e.id not in sets]
     ours, theirs = ([a.texts[e.id] for e in compared] for a in (answers, base))
-    wins = compare_answers(engine, "quality", compared, ours, theirs)
+    wins = compare_answers(engine, compared, ours, theirs)
     check_failures(wins, "comparison_failures")
     claims = long_form.items(checked)
     for item in claims.values():

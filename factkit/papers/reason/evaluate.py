@@ -26,7 +26,12 @@ from factkit.verify.failures import check_failures
 from factkit.verify.llm import LLM
 from factkit.verify.outcome import Support
 from factkit.verify.replies import Form, limit_integer, limit_items, limit_text
-from factkit.verify.response import ResponseParts, split_response, split_sentences
+from factkit.verify.response import (
+    ResponseParts,
+    plain_words,
+    split_response,
+    split_sentences,
+)
 
 if TYPE_CHECKING:
     from factkit.papers.reason.rewards import Engine
@@ -50,9 +55,9 @@ COMPARED = [
 
 def comparison(p: ReasonParams, engine: "Engine") -> Comparison:
     """Who decides win rates: a judge that sees both orders (§4.1, as AlpacaEval), or,
-    without a judge, the engine's relevance."""
+    without a judge, the engine's `quality`."""
     if isinstance(engine, ExactEngine):
-        return functools.partial(compare_answers, engine, "relevance")
+        return functools.partial(compare_answers, engine)
     llm = judge_llm(p, p.judge_model, p.judge_url)
     return lambda examples, ours, theirs: judge.compare_responses(
         llm, [e.question for e in examples], ours, theirs
@@ -299,13 +304,6 @@ RULES = {
     "leaving_out": r"\b(?:leave|leaving) (?:\w+ ){0,3}?out\b"
     r"|\bi (?:won't|will not|shouldn't) (?:mention|include|name|state)\b",
 }
-HEDGES = frozenset("perhaps maybe probably possibly presumably".split())
-
-
-def words(sentence: str) -> Hashable:
-    """A sentence as its words in order, without hedges, letter case and punctuation."""
-    plain = re.findall(r"\w+", sentence.lower())
-    return tuple(word for word in plain if word not in HEDGES)
 
 
 def fact_key(reader: FactReader, subject: str) -> Callable[[str], Hashable]:
@@ -314,13 +312,13 @@ def fact_key(reader: FactReader, subject: str) -> Callable[[str], Hashable]:
 
     def key(sentence: str) -> Hashable:
         parsed = map(reader.parse, reader.statements(sentence, subject))
-        return tuple(fact for fact, _ in filter(None, parsed)) or words(sentence)
+        return tuple(fact for fact, _ in filter(None, parsed)) or plain_words(sentence)
 
     return key
 
 
 def tag(
-    reasoning: str, answer: str, key: Callable[[str], Hashable] = words
+    reasoning: str, answer: str, key: Callable[[str], Hashable] = plain_words
 ) -> list[str]:
     """The strategies in whose RULES the reasoning is worded, then those that the
     sentences of both parts show, each once.

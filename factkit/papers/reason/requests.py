@@ -48,8 +48,7 @@ def reason_sets(p: ReasonParams) -> tuple[Sets, Counter]:
     its objects are evaluated on (App. A).
     """
     if p.requests != "synthetic":
-        # about unfamiliar people, Eq. 2 is the same for made-up answers and for none
-        return embedded_sets(p, familiar=True)
+        return embedded_sets(p)
     llm = judge_llm(p, p.judge_model, p.judge_url)
     tests = {}
     for name in p.eval_sets.split():
