@@ -62,13 +62,14 @@ class Weights(NamedTuple):
     reasoning: float = 0.0
 
 
-# the five rows of Table 2, and one that is not the paper's
+# the five rows of Table 2, and two that are not the paper's
 WEIGHTS = {
     "fact": Weights(0.0, 0.0),
     "fact_detail": Weights(0.01, 0.0),
     "fact_relevance": Weights(0.0, 0.1),
     "fact_detail_relevance": Weights(0.01, 0.1),
     "fact_detail10_relevance": Weights(0.1, 0.1),
+    "fact_relevance50": Weights(0.0, 0.5),
     "fact_relevance_reasoning": Weights(0.0, 0.1, reasoning=1.0),
 }
 
@@ -96,6 +97,7 @@ ARMS = {
     "fact_relevance": relevant("precision and relevance: λ = 0, μ = 0.1", main=True),
     "fact_detail_relevance": relevant("all three: λ = 0.01, μ = 0.1"),
     "fact_detail10_relevance": relevant("all three: λ = 0.1, μ = 0.1"),
+    "fact_relevance50": relevant("precision and more relevance: λ = 0, μ = 0.5 (ours)"),
     "fact_relevance_reasoning": rl(
         "precision of answer and reasoning (KnowRL), relevance: ν = 1, μ = 0.1",
         judge_calls=TWICE | {"relevance": 1},
