@@ -173,13 +173,6 @@ def test_each_response_has_its_own_reward_by_hand():
     assert rows[2].parts == ResponseParts("b", "good")
 
 
-def test_no_row_is_chosen_whose_answer_repeats_its_reasoning():
-    said = ["good", "Perhaps good.", "Good, probably!", "bad good", ""]
-    texts = [format_response(thought, "good") for thought in said]
-    rows = [["a"] * 5, ["who?"] * 5, texts]
-    assert precisions(Told(), *rows) == [None, None, None, 2 / 3, 2 / 3]
-
-
 def test_precision_is_the_share_of_supported_claims_or_none():
     texts = [*(format_response("t", answer) for answer in Told.CLAIMS), "good"]
     rows = [["a"] * 7, ["who?"] * 7, texts]

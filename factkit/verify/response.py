@@ -17,7 +17,6 @@ TAGS = (OPEN, CLOSE, ANSWER, END_OF_ANSWER)
 FORM = re.compile(r"\s*<think>(.*)</think>\s*<answer>(.*)</answer>\s*", re.DOTALL)
 STATED = re.compile(r"\((0(?:\.\d+)?|1(?:\.0+)?)\)\Z")
 CONFIDENCES = tuple(f"{tenths / 10:.1f}" for tenths in range(11))
-HEDGES = frozenset("perhaps maybe probably possibly presumably".split())
 SHELL = re.compile(r"\\(?:text|mathrm)\{")
 
 
@@ -102,12 +101,6 @@ def split_response(response: str) -> ResponseParts | None:
     if not match or any(response.count(tag) != 1 for tag in TAGS):
         return None
     return ResponseParts(match[1].strip(), match[2].strip())
-
-
-def plain_words(text: str) -> tuple[str, ...]:
-    """The words of a text in order, without hedges, letter case and punctuation."""
-    words = re.findall(r"\w+", text.lower())
-    return tuple(word for word in words if word not in HEDGES)
 
 
 def format_response(reasoning: str, answer: str) -> str:

@@ -26,12 +26,7 @@ from factkit.verify.failures import check_failures
 from factkit.verify.llm import LLM
 from factkit.verify.outcome import Support
 from factkit.verify.replies import Form, limit_integer, limit_items, limit_text
-from factkit.verify.response import (
-    ResponseParts,
-    plain_words,
-    split_response,
-    split_sentences,
-)
+from factkit.verify.response import ResponseParts, split_response, split_sentences
 
 if TYPE_CHECKING:
     from factkit.papers.reason.rewards import Engine
@@ -304,6 +299,13 @@ RULES = {
     "leaving_out": r"\b(?:leave|leaving) (?:\w+ ){0,3}?out\b"
     r"|\bi (?:won't|will not|shouldn't) (?:mention|include|name|state)\b",
 }
+HEDGES = frozenset("perhaps maybe probably possibly presumably".split())
+
+
+def words(sentence: str) -> Hashable:
+    """A sentence as its words in order, without hedges, letter case and punctuation."""
+    plain = re.findall(r"\w+", sentence.lower())
+    return tuple(word for word in plain if word not in HEDGES)
 
 
 def fact_key(reader: FactReader, subject: str) -> Callable[[str], Hashable]:
@@ -312,13 +314,13 @@ def fact_key(reader: FactReader, subject: str) -> Callable[[str], Hashable]:
 
     def key(sentence: str) -> Hashable:
         parsed = map(reader.parse, reader.statements(sentence, subject))
-        return tuple(fact for fact, _ in filter(None, parsed)) or plain_words(sentence)
+        return tuple(fact for fact, _ in filter(None, parsed)) or words(sentence)
 
     return key
 
 
 def tag(
-    reasoning: str, answer: str, key: Callable[[str], Hashable] = plain_words
+    reasoning: str, answer: str, key: Callable[[str], Hashable] = words
 ) -> list[str]:
     """The strategies in whose RULES the reasoning is worded, then those that the
     sentences of both parts show, each once.

@@ -20,7 +20,7 @@ from factkit.verify.claims import Supports
 from factkit.verify.llm import LLM
 from factkit.verify.outcome import Support
 from factkit.verify.replies import Form, limit_text, match_word
-from factkit.verify.response import ResponseParts, plain_words, split_response
+from factkit.verify.response import ResponseParts, split_response
 
 MALFORMED = -1.0  # Eq. 2
 
@@ -180,20 +180,10 @@ def rewards_by_arm(
 
 def precisions(engine: Engine, ids: Texts, prompts: Texts, responses: Texts) -> Scores:
     """F / T of each response's answer, by which SFT's and DPO's rows are chosen (§2.2,
-    §2.3). None if it is malformed, has no claim, repeats its reasoning word for word
-    but for hedges (ours), or if the verifier failed."""
+    §2.3). None if it is malformed, has no claim, or the verifier failed."""
     scores = score_responses("fact", engine, ids, prompts, responses)
-    usable = [one.parts is not None and not repeats(one.parts) for one in scores]
     claims = [counts(one.supports) for one in scores]
-    return [
-        c[0] / c[1] if use and c and c[1] else None
-        for use, c in zip(usable, claims, strict=True)
-    ]
-
-
-def repeats(parts: ResponseParts) -> bool:
-    """Whether the answer is the reasoning, word for word but for hedges."""
-    return plain_words(parts.answer) == plain_words(parts.reasoning)
+    return [c[0] / c[1] if c and c[1] else None for c in claims]
 
 
 # ---- TRL
