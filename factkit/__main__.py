@@ -5,6 +5,7 @@ import io
 import os
 import sys
 from collections.abc import Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Annotated
 
@@ -91,12 +92,16 @@ def sweep(
     setting: Setting = Setting("tiny"),
     arms: Annotated[str, typer.Option(help="Space-separated; default: all.")] = "",
     seeds: Annotated[str, typer.Option(help="Space-separated; default: YAML's.")] = "",
+    worlds: Annotated[
+        int, typer.Option(min=1, help="Then anew in other fact worlds or splits.")
+    ] = 1,
     jobs: Jobs = 1,
 ) -> None:
     """Run arms × seeds, then ablations and figures.
 
-    `all` runs the papers one after another. An interrupted sweep continues when it is
-    called again. Options after -- are Snakemake's own.
+    `all` runs the papers one after another. With --worlds 3 each paper's main arms also
+    run in two other fact worlds (at laptop, with two other splits). An interrupted sweep
+    continues when it is called again. Options after -- are Snakemake's own.
 
     Example: python -m factkit sweep truthrl --profile tiny -- --dry-run
     """
@@ -104,11 +109,18 @@ def sweep(
     named = {k: v for k, v in (("arms", arms), ("seeds", seeds)) if v}
     sweeps = []  # all are checked before the first one runs
     for name in find_papers() if paper == "all" else [paper]:
-        p = setting.load(name)
-        p = params.validate(name, p.model_dump() | named, params.OPTIONS)
-        for arm in p.arm_names:  # what one arm needs is checked for p.arm alone
-            params.validate(name, p.model_dump() | {"arm": arm}, params.OPTIONS)
-        sweeps.append(Sweep(name, p, p.arm_names, p.seed_numbers, True, changed))
+        others = params.other_worlds(name, setting.profile, setting.variant)
+        if worlds > 1 + len(others) and paper != "all":
+            raise params.ParamError(
+                f"--worlds {worlds}: params/{setting.profile} has {1 + len(others)} "
+                f"of {name}"
+            )
+        for variant in [setting.variant, *others[: worlds - 1]]:
+            p = replace(setting, variant=variant).load(name)
+            p = params.validate(name, p.model_dump() | named, params.OPTIONS)
+            for arm in p.arm_names:  # what one arm needs is checked for p.arm alone
+                params.validate(name, p.model_dump() | {"arm": arm}, params.OPTIONS)
+            sweeps.append(Sweep(name, p, p.arm_names, p.seed_numbers, True, changed))
     for own in sweeps:
         _run_sweep(own, jobs, context.args)
 

@@ -103,6 +103,16 @@ def yaml_path(paper: str, profile: str, variant: str = "") -> Path:
     return path
 
 
+def other_worlds(paper: str, profile: str, variant: str = "") -> list[str]:
+    """The variants with the values of `variant` in other fact worlds, or with other
+    splits: `world1`, `world2` …"""
+    stem = f"{paper}-{variant}" if variant else paper
+    files = (ROOT / "params" / profile).glob(f"{stem}-*.yaml")
+    world = re.compile(rf"{re.escape(stem)}-(world|split)\d+")
+    names = sorted(file.stem for file in files if world.fullmatch(file.stem))
+    return [name[len(paper) + 1 :] for name in names]
+
+
 def papermill_files(paper: str, profile: str, variant: str = "") -> str:
     """The arguments by which papermill takes a profile's values."""
     return " ".join(f"-f {_relative(f)}" for f in files_of(paper, profile, variant))
