@@ -99,8 +99,8 @@ def sweep(
 ) -> None:
     """Run arms × seeds, then ablations and figures.
 
-    `all` runs the papers one after another. With --worlds 3 each paper's main arms also
-    run in two other fact worlds (at laptop, with two other splits). An interrupted sweep
+    `all` runs the papers one after another. With --worlds 3 the main arms also run in
+    two other fact worlds (at laptop, with two other splits). An interrupted sweep
     continues when it is called again. Options after -- are Snakemake's own.
 
     Example: python -m factkit sweep truthrl --profile tiny -- --dry-run

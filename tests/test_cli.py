@@ -60,8 +60,23 @@ def test_a_sweep_of_all_papers_is_checked_whole_before_its_first_run(
     assert begun == list(find_papers())
 
 
+def test_a_sweep_of_three_worlds_runs_the_variants_that_differ_in_the_world_alone(
+    factkit, monkeypatch
+):
+    begun = []
+    monkeypatch.setattr(Sweep, "run", lambda sweep, **_: begun.append(sweep.params))
+    assert factkit("sweep", "rlfh", "--worlds", "3", "--", "--dry-run")[0] == 0
+    main, *others = begun
+    assert [p.variant for p in begun] == ["", "world1", "world2"]
+    assert [p.world_seed for p in begun] == [0, 1, 2]
+    for p in others:
+        differ = {k for k, v in p.model_dump().items() if v != getattr(main, k)}
+        assert differ <= {"variant", "world_seed", "arms", "seeds"}
+
+
 def test_a_user_s_mistake_exits_with_2_and_names_it(factkit):
     for command, named in (
+        ("sweep rlfh --worlds 9", "has 3 of rlfh"),
         ("check truthrl --set beta=-1", "beta=-1"),
         ("check truthrl --set beta", "key=value"),
         ("check truthrl --set beta=[1", "beta='[1'"),

@@ -179,11 +179,15 @@ def test_main_runs_that_retrieve_are_judged_in_the_paper_s_setting_retrieval():
     }
     results["closedbook"] = seeds("a", [0.4] * 3) + seeds("b", [0.5] * 3)
     claims = [claim(setting="retrieval"), claim()]
-    reading, memory = ledger.check(claims, results).to_dict("records")
+    table = ledger.check(claims, results)
+    reading, memory = table.to_dict("records")
     assert (reading["ours"][:5], memory["ours"][:5]) == ("+10.0", "-10.0")
     mean, half = statistics.t_interval([10, 12, 14])
-    assert reading["three worlds"] == f"{mean:+.1f} ± {half:.1f}"
+    assert reading["three worlds"] == f"{mean:+.1f} ± {half:.1f}, holds"
     assert memory["three worlds"] == ""
+    assert ledger.over_worlds(table) == (0, 0)  # without items there is no verdict
+    assert ledger.over_worlds(table.assign(verdict="holds")) == (1, 1)
+    assert ledger.over_worlds(table.assign(verdict="fails")) == (1, 0)
 
 
 def trained(arm, seed, value, reward=None, **changes):
@@ -233,7 +237,7 @@ def test_a_gain_that_is_all_silence_is_none_on_the_same_answers(tmp_path):
     row = table.iloc[0]
     assert (row.verdict, row.ours[:5]) == ("holds", "+35.0")
     assert row["same answered"] == "+0.0 ± 0.0, not measurable"
-    assert "Of 1 claims" in ledger.count_same_answered(table)
+    assert "Of 1 claims" in ledger.count_checks(table)
     both = ledger.check([of_answers, claim()], {"": results})
     assert list(both["same answered"])[1] == "–"
     assert "same answered" not in ledger.check([claim()], {"": results})

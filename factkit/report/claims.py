@@ -7,7 +7,7 @@
 import functools
 import math
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -120,14 +120,21 @@ def judge(claim: Claim, results: Results, shared: bool = False) -> Verdict:
         factor = 1 + float(bound.removesuffix("%")) / 100
         return _estimate(means, cells, factor).p_above(0.0)
 
-    p_met = [p_above(claim.least or "0")]  # one-sided, of each bound
+    word, p = decide(claim, p_above)
+    return Verdict(word, estimate, p, _describe(claim, sides, cells))
+
+
+def decide(claim: Claim, p_above: Callable[[str], float]) -> tuple[str, float]:
+    """Whether a claim holds, fails or is undecided, and the two-sided p.
+
+    p_above: bound → one-sided p against "the difference is at most the bound".
+    """
+    p_met = [p_above(claim.least or "0")]
     p_met += [1 - p_above(claim.most)] if claim.most else []
     p_holds, p_fails = max(p_met), min(1 - p for p in p_met)
     p = min(1.0, 2 * min(p_holds, p_fails))
     word = "holds" if p_holds < p_fails else "fails"
-    return Verdict(
-        word if p < RISK else "undecided", estimate, p, _describe(claim, sides, cells)
-    )
+    return word if p < RISK else "undecided", p
 
 
 def find_sides(claim: Claim, results: Results) -> list[Side]:

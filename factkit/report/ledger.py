@@ -19,6 +19,7 @@ from factkit.report.claims import (
     RISK,
     Claim,
     Results,
+    decide,
     find_sides,
     judge,
     read_claims,
@@ -52,8 +53,8 @@ def check(claimed: Sequence[Claim], results: Results) -> pd.DataFrame:
     in units of a count. `all together`: the verdict after Holm's correction for all
     claims at 95 %. `same answered`: the difference of a mean over answers on the
     requests that both arms answered, which silence can't improve. `three worlds`: the
-    difference over fact worlds or splits, where these were run. `results`: "own" or
-    "reference" of each arm, where they differ.
+    difference and verdict over fact worlds or splits, where these were run. `results`:
+    "own" or "reference" of each arm, where they differ.
     """
     results = _by_setting(results)
     verdicts = [judge(claim, results) for claim in claimed]
@@ -82,7 +83,8 @@ def check(claimed: Sequence[Claim], results: Results) -> pd.DataFrame:
             }
         )
     table = pd.DataFrame(rows)
-    empty = {"same answered": "–", "results": ""}  # which some papers and runs have not
+    # columns that some papers and runs have not
+    empty = {"same answered": "–", "three worlds": "", "results": ""}
     return table.drop(columns=[c for c, text in empty.items() if all(table[c] == text)])
 
 
@@ -108,7 +110,8 @@ def _sources(claim: Claim, results: Results) -> str:
 
 def _over_worlds(claim: Claim, results: Results) -> str:
     """The difference with its t interval over worlds or splits, each a mean of its
-    seeds; empty with fewer than three."""
+    seeds, and the verdict by it; empty with fewer than three. A bound in per cent has
+    no verdict."""
     settings = {setting for setting, _, _ in claim.arms}
     if not claim.metric or len(settings) > 1:
         return ""
@@ -121,7 +124,11 @@ def _over_worlds(claim: Claim, results: Results) -> str:
     gains = [estimate.value for estimate in estimates if estimate]
     if len(gains) < statistics.FEWEST_SEEDS:
         return ""
-    return _format(statistics.over_seeds(gains))
+    over = statistics.over_seeds(gains)
+    if f"{claim.least}{claim.most}".endswith("%") or over.se == 0:
+        return _format(over)
+    word, _ = decide(claim, lambda bound: over.p_above(float(bound)))
+    return f"{_format(over)}, {word}"
 
 
 def verdicts(paper: str, p: RunParams) -> Styler:
@@ -131,7 +138,7 @@ def verdicts(paper: str, p: RunParams) -> Styler:
     table = check(
         read_claims(paper), past_runs.stored(paper, p.profile, root, beside=True)
     )
-    print(in_words(table.verdict), count_same_answered(table))
+    print(in_words(table.verdict), count_checks(table))
     small = "font-size: 80%; padding: 2px 5px; text-align: left"
     prose = ", ".join(f".col{table.columns.get_loc(c)}" for c in PROSE if c in table)
     styles = [
@@ -203,19 +210,33 @@ def in_words(verdicts: Sequence[str]) -> str:
     return f"{several}. If no arm differed, {by_chance(verdicts):.1f} would hold."
 
 
-def count_same_answered(table: pd.DataFrame) -> str:
-    """How many claims on a mean over answers still hold on the requests that both arms
-    answered, in a sentence; empty if none holds."""
-    if "same answered" not in table:
-        return ""
-    holding = table[(table["verdict"] == "holds") & (table["same answered"] != "–")]
-    if holding.empty:
-        return ""
-    number = holding["same answered"].str.endswith(", holds").sum()
-    return (
-        f"Of {len(holding)} claims that hold on a mean over answers, {number} hold on "
-        "the requests that both arms answered."
-    )
+def count_checks(table: pd.DataFrame) -> str:
+    """How many verdicts are the same on the requests that both arms answered
+    and over three worlds, in sentences; empty where none was checked."""
+    sentences = []
+    if "same answered" in table:
+        held = table[(table.verdict == "holds") & (table["same answered"] != "–")]
+        same = held["same answered"].str.endswith(", holds").sum()
+        sentences += [
+            f"Of {len(held)} claims that hold on a mean over answers, {same} hold on "
+            "the requests that both arms answered."
+        ] * (len(held) > 0)
+    checked, same = over_worlds(table)
+    sentences += [
+        f"Of {checked} claims that hold or fail and were measured in three worlds, "
+        f"{same} do so by the interval over worlds."
+    ] * (checked > 0)
+    return " ".join(sentences)
+
+
+def over_worlds(table: pd.DataFrame) -> tuple[int, int]:
+    """How many decided claims were judged over three worlds, too, and how many with
+    the same verdict."""
+    if "three worlds" not in table:
+        return 0, 0
+    words = table["three worlds"].str.extract(r", (\w+)$")[0]
+    decided = table.verdict.isin(("holds", "fails")) & words.notna()
+    return int(decided.sum()), int((words == table.verdict)[decided].sum())
 
 
 def _name_difference(claim: Claim) -> str:

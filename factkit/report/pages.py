@@ -35,6 +35,8 @@ curve, which has no items, the interval is over seeds only, and the row says so.
 | holds, fails, undecided | the interval is on the claim's side, the other, or both |
 | by chance | expected number of claims that hold if no arm differs from another |
 | hold together | claims that hold after Holm's correction for all claims of the paper |
+| in three worlds | of the claims that hold or fail and were also measured in two \
+other fact worlds: how many do so by the interval over worlds |
 | same answered | on the papers' pages: difference and verdict on the requests that \
 both arms answered, which silence can't improve |
 | not measurable | fewer than three seeds or twenty items, no stored items, or no \
@@ -94,11 +96,13 @@ def summary(papers: Sequence[PaperResults]) -> pd.DataFrame:
         table = results.claims
         for profile in dict.fromkeys(p for p, *_ in table.columns if p):
             words = table[profile]["verdict"]
+            checked, same = ledger.over_worlds(table[profile])
             rows[results.paper, profile] = {
                 "claims": len(words),
                 **{word: (words == word).sum() for word in before},
                 "by chance": f"{ledger.by_chance(words):.1f}",
                 "hold together": (table[profile]["all together"] == "holds").sum(),
+                "in three worlds": f"{same} of {checked}" if checked else "",
                 **{word: (words == word).sum() for word in after},
             }
     return pd.DataFrame(rows).T
@@ -282,10 +286,10 @@ def _same_answered_table(paper: str, results: Sequence[Any]) -> list[str]:
 def _list_claims(claims: pd.DataFrame, profiles: Sequence[str]) -> list[str]:
     words = [
         f"`{n}`: {ledger.in_words(claims[n]['verdict'])} "
-        f"{ledger.count_same_answered(claims[n])}\n"
+        f"{ledger.count_checks(claims[n])}\n"
         for n in profiles
     ]
-    names = ("ours", "same answered", "verdict", "all together")
+    names = ("ours", "same answered", "verdict", "all together", "three worlds")
     columns = [("", column) for column in ("claim", "where", "setting", "paper")]
     columns += [(n, c) for n in profiles for c in names if (n, c) in claims]
     flat = claims[columns].replace(r"\|", "/", regex=True)
