@@ -34,7 +34,7 @@ SEEDS = {  # of each profile, with its variant, of each paper
     },
     "rar": {"tiny": "0 1 2", "tiny-beta0.001": "0", "tiny-beta0.01": "0"}
     | {"tiny-beta1": "0", "tiny-world1": "0", "tiny-world2": "0", "laptop": "0 1 2"},
-    "reason": {"tiny": "0 1 2", "laptop": "0 1 2"},
+    "reason": {"tiny": "0 1 2", "tiny-world1": "0", "tiny-world2": "0", "laptop": "0 1 2"},
     "rlfh": {"tiny": "0 1 2", "tiny-world1": "0", "tiny-world2": "0"},
     "veri": {"tiny": "0 1 2", "laptop": "0 1 2"},
     "compare": {"tiny": "0 1 2", "tiny-short": "0 1 2", "tiny-fivefold": "0"}
