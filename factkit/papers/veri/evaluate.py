@@ -11,8 +11,6 @@ and P the cited evidence:
 | evidence_score | abs(G ∩ P) / abs(G ∪ P) | the same |
 | checkable_evidence_score | the same | – |
 | evidence_cover | G ⊆ P | the same, where G is not empty |
-| one_hop_joint_accuracy | label and G = P, of claims with abs(G) = 1 | – |
-| more_hops_joint_accuracy | the same, with abs(G) > 1 | – |
 
 The paper relaxes NOT ENOUGH INFO for the two accuracies only, so its evidence score is
 the mean over all claims, including the third of FEVER's and SciFact's without gold
@@ -32,11 +30,8 @@ from factkit.verify.trajectory import NEI, Answer, Turn
 SHORT = dict(zip(LABELS, ("support", "refute", "nei"), strict=True))
 LOW, HIGH = 0.85, 0.95  # §4.3
 ENTRY = re.compile(r"^\[\[(.+?)\]\]: (.+)$", re.MULTILINE)  # of what a search found
-READ = re.compile(r"Found: (.+?)\.(?= |$)")  # the object of a fact, in a thought
 ACCURACIES = ("joint_accuracy", "verification_accuracy", "label_accuracy")
 OF_A_SET = (*ACCURACIES, "evidence_score")
-BY_HOPS = ("one_hop_joint_accuracy", "more_hops_joint_accuracy")
-OF_CHECKABLE = ("checkable_evidence_score", *BY_HOPS)  # not of NOT ENOUGH INFO
 BY_LABEL = {f"{label}_{name}" for label in ("support", "refute") for name in ACCURACIES}
 BY_CONFIDENCE = {
     f"{label}_{name}"
@@ -152,28 +147,22 @@ def marks(answer: Answer, label: str, gold: Sequence[str]) -> dict[str, float]:
     }
     if gold:
         values["evidence_cover"] = float(true <= cited)
-        values[BY_HOPS[len(true) > 1]] = values["joint_accuracy"]
     if label != NEI:
         values["checkable_evidence_score"] = score
     return values
 
 
 def cite_what_was_read(row: Verified) -> Answer:
-    """The answer with other evidence: the entries found whose whole text the thoughts
-    repeat, or whose last words follow "Found:"; none with the label NOT ENOUGH INFO.
+    """The answer with other evidence: the entries that were found and whose whole text
+    the thoughts repeat, or none with the label NOT ENOUGH INFO.
 
-    A rule without RL for a policy whose thoughts state what it read, as those of the
+    An untrained rule for a policy whose thoughts state what it read, as those of the
     scripts do (ours): what exact citation alone gains.
     """
     label, steps = row.answer.label, t.parse_steps(row.trajectory)
     thoughts = " ".join(step.text for step in steps if step.kind == "think")
     found = "\n".join(step.text for step in steps if step.kind == "information")
-    objects = READ.findall(thoughts)
-    read = [
-        entry
-        for entry, text in ENTRY.findall(found)
-        if text in thoughts or any(text.endswith(f" {o}.") for o in objects)
-    ]
+    read = [entry for entry, text in ENTRY.findall(found) if text in thoughts]
     return Answer(label, () if label == NEI else tuple(dict.fromkeys(read)))
 
 
@@ -237,12 +226,13 @@ def _marks(row: Verified) -> dict[str, float]:
     correct = row.right(label)
     answer = Answer(row.label if correct else label, cited)
     values, short = marks(answer, row.label, row.gold), SHORT[row.label]
-    of_checkable = {k: values.pop(k) for k in OF_CHECKABLE if k in values}
+    checkable = values.pop("checkable_evidence_score", None)
     values |= {f"{short}_{name}": value for name, value in values.items()}
     values[f"{short}_recall"] = float(correct)
     if label:
         values[f"{SHORT[label]}_precision"] = float(correct)
-    values |= of_checkable
+    if checkable is not None:
+        values["checkable_evidence_score"] = checkable
     empty = label and not row.gold and not cited
     values["empty_as_one_evidence_score"] = 1.0 if empty else values["evidence_score"]
     return values
