@@ -112,8 +112,8 @@ def sweep(
         others = params.other_worlds(name, setting.profile, setting.variant)
         if worlds > 1 + len(others) and paper != "all":
             raise params.ParamError(
-                f"--worlds {worlds}: params/{setting.profile} has {1 + len(others)} "
-                f"of {name}"
+                f"--worlds {worlds}: params/{setting.profile} has files for "
+                f"{1 + len(others)} of {name}"
             )
         for variant in [setting.variant, *others[: worlds - 1]]:
             p = replace(setting, variant=variant).load(name)

@@ -76,7 +76,7 @@ def test_a_sweep_of_three_worlds_runs_the_variants_that_differ_in_the_world_alon
 
 def test_a_user_s_mistake_exits_with_2_and_names_it(factkit):
     for command, named in (
-        ("sweep rlfh --worlds 9", "has 3 of rlfh"),
+        ("sweep rlfh --worlds 9", "has files for 3 of rlfh"),
         ("check truthrl --set beta=-1", "beta=-1"),
         ("check truthrl --set beta", "key=value"),
         ("check truthrl --set beta=[1", "beta='[1'"),
