@@ -20,6 +20,7 @@ RESULTS = {
     for path in sorted(REFERENCE.glob("*/*/*/results.json"))
 }
 RUNS = {name: result for name, result in RESULTS.items() if "_train/" in name}
+WORLDS = {"tiny-world1": "0", "tiny-world2": "0"}
 SEEDS = {  # of each profile, with its variant, of each paper
     "truthrl": {
         "tiny": "0 1 2",
@@ -27,15 +28,15 @@ SEEDS = {  # of each profile, with its variant, of each paper
         "tiny-retrieval": "0 1 2",
         "tiny-small": "0 1 2",
         "tiny-large": "0 1 2",
-        "tiny-world1": "0",
-        "tiny-world2": "0",
         "laptop": "0 1 2",
         "laptop-withheld": "0 1 2",
-    },
+    }
+    | WORLDS,
     "rar": {"tiny": "0 1 2", "tiny-beta0.001": "0", "tiny-beta0.01": "0"}
-    | {"tiny-beta1": "0", "tiny-world1": "0", "tiny-world2": "0", "laptop": "0 1 2"},
-    "reason": {"tiny": "0 1 2", "tiny-world1": "0", "tiny-world2": "0", "laptop": "0 1 2"},
-    "rlfh": {"tiny": "0 1 2", "tiny-world1": "0", "tiny-world2": "0"},
+    | {"tiny-beta1": "0", "laptop": "0 1 2"}
+    | WORLDS,
+    "reason": {"tiny": "0 1 2", "laptop": "0 1 2"} | WORLDS,
+    "rlfh": {"tiny": "0 1 2"} | WORLDS,
     "veri": {"tiny": "0 1 2", "laptop": "0 1 2"},
     "compare": {"tiny": "0 1 2", "tiny-short": "0 1 2", "tiny-fivefold": "0"}
     | {"laptop": "0 1 2"},
