@@ -16,6 +16,7 @@ from factkit.run import failures, files, folders, params
 from factkit.run.arms import find_papers
 from factkit.run.options import (
     FIRST,
+    Chosen,
     Jobs,
     Name,
     Output,
@@ -26,7 +27,7 @@ from factkit.run.options import (
     Setting,
     Variant,
     read_set,
-    with_setting,
+    with_options,
 )
 from factkit.run.sweeps import Sweep
 
@@ -46,7 +47,7 @@ Host = Annotated[
 
 
 @app.command()
-@with_setting
+@with_options
 def reproduce(
     paper: Paper = FIRST,
     setting: Setting = Setting("laptop"),
@@ -85,37 +86,28 @@ def book(
 
 
 @app.command(context_settings={"allow_extra_args": True})
-@with_setting
+@with_options
 def sweep(
     context: typer.Context,
     paper: Papers = FIRST,
     setting: Setting = Setting("tiny"),
-    arms: Annotated[str, typer.Option(help="Space-separated; default: all.")] = "",
-    seeds: Annotated[str, typer.Option(help="Space-separated; default: YAML's.")] = "",
-    worlds: Annotated[
-        int, typer.Option(min=1, help="Then anew in other fact worlds or splits.")
-    ] = 1,
+    chosen: Chosen = Chosen(),
     jobs: Jobs = 1,
 ) -> None:
     """Run arms × seeds, then ablations and figures.
 
     `all` runs the papers one after another. With --worlds 3 the main arms also run in
-    two other fact worlds (at laptop, with two other splits). An interrupted sweep
+    two other fact worlds, at laptop with two other splits. An interrupted sweep
     continues when it is called again. Options after -- are Snakemake's own.
 
     Example: python -m factkit sweep truthrl --profile tiny -- --dry-run
     """
     changed = read_set(setting.values)
-    named = {k: v for k, v in (("arms", arms), ("seeds", seeds)) if v}
+    named = {k: v for k, v in vars(chosen).items() if v and k in ("arms", "seeds")}
     sweeps = []  # all are checked before the first one runs
-    for name in find_papers() if paper == "all" else [paper]:
-        others = params.other_worlds(name, setting.profile, setting.variant)
-        if worlds > 1 + len(others) and paper != "all":
-            raise params.ParamError(
-                f"--worlds {worlds}: params/{setting.profile} has files for "
-                f"{1 + len(others)} of {name}"
-            )
-        for variant in [setting.variant, *others[: worlds - 1]]:
+    names = [*find_papers()] if paper == "all" else [paper]
+    for name in names:
+        for variant in chosen.variants(name, setting, alone=len(names) == 1):
             p = replace(setting, variant=variant).load(name)
             p = params.validate(name, p.model_dump() | named, params.OPTIONS)
             for arm in p.arm_names:  # what one arm needs is checked for p.arm alone
@@ -208,7 +200,7 @@ def report(
 
 
 @app.command(context_settings={"allow_extra_args": True})
-@with_setting
+@with_options
 def verl(
     context: typer.Context, paper: Paper, setting: Setting = Setting("h100_full")
 ) -> None:

@@ -65,6 +65,8 @@ def test_a_sweep_of_three_worlds_runs_the_variants_that_differ_in_the_world_alon
 ):
     begun = []
     monkeypatch.setattr(Sweep, "run", lambda sweep, **_: begun.append(sweep.params))
+    assert factkit("sweep", "all", "--worlds", "9")[0] == 2
+    assert begun == []
     assert factkit("sweep", "rlfh", "--worlds", "3", "--", "--dry-run")[0] == 0
     main, *others = begun
     assert [p.variant for p in begun] == ["", "world1", "world2"]
@@ -72,11 +74,15 @@ def test_a_sweep_of_three_worlds_runs_the_variants_that_differ_in_the_world_alon
     for p in others:
         differ = {k for k, v in p.model_dump().items() if v != getattr(main, k)}
         assert differ <= {"variant", "world_seed", "arms", "seeds"}
+    begun.clear()
+    assert factkit("sweep", "all", "--worlds", "3", "--", "--dry-run")[0] == 0
+    assert len(begun) == 5 * 3 + 1  # the comparison has one world
 
 
 def test_a_user_s_mistake_exits_with_2_and_names_it(factkit):
     for command, named in (
         ("sweep rlfh --worlds 9", "has files for 3 of rlfh"),
+        ("sweep compare --worlds 3", "has files for 1 of compare"),
         ("check truthrl --set beta=-1", "beta=-1"),
         ("check truthrl --set beta", "key=value"),
         ("check truthrl --set beta=[1", "beta='[1'"),

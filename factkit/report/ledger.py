@@ -116,8 +116,7 @@ def _over_worlds(claim: Claim, results: Results) -> str:
     if not claim.metric or len(settings) > 1:
         return ""
     (setting,) = settings
-    world_of = re.compile(rf"{setting and f'{setting}-'}(world|split)\d+")
-    worlds = [setting, *filter(world_of.fullmatch, results)]
+    worlds = [setting, *(v for v in results if params.is_world_of(v, setting))]
     if len(worlds) < statistics.FEWEST_SEEDS:
         return ""
     estimates = [judge(claim, {setting: results.get(w, ())}).estimate for w in worlds]
@@ -125,7 +124,7 @@ def _over_worlds(claim: Claim, results: Results) -> str:
     if len(gains) < statistics.FEWEST_SEEDS:
         return ""
     over = statistics.over_seeds(gains)
-    if f"{claim.least}{claim.most}".endswith("%") or over.se == 0:
+    if "%" in f"{claim.least}{claim.most}" or over.se == 0:
         return _format(over)
     word, _ = decide(claim, lambda bound: over.p_above(float(bound)))
     return f"{_format(over)}, {word}"
@@ -211,21 +210,23 @@ def in_words(verdicts: Sequence[str]) -> str:
 
 
 def count_checks(table: pd.DataFrame) -> str:
-    """How many verdicts are the same on the requests that both arms answered
-    and over three worlds, in sentences; empty where none was checked."""
+    """How many verdicts stay the same on the requests that both arms answered, and over
+    three worlds, in sentences; empty where none was checked."""
     sentences = []
     if "same answered" in table:
         held = table[(table.verdict == "holds") & (table["same answered"] != "–")]
-        same = held["same answered"].str.endswith(", holds").sum()
-        sentences += [
-            f"Of {len(held)} claims that hold on a mean over answers, {same} hold on "
-            "the requests that both arms answered."
-        ] * (len(held) > 0)
+        if len(held):
+            same = held["same answered"].str.endswith(", holds").sum()
+            sentences.append(
+                f"Of {len(held)} claims that hold on a mean over answers, {same} hold "
+                "on the requests that both arms answered."
+            )
     checked, same = over_worlds(table)
-    sentences += [
-        f"Of {checked} claims that hold or fail and were measured in three worlds, "
-        f"{same} do so by the interval over worlds."
-    ] * (checked > 0)
+    if checked:
+        sentences.append(
+            f"Of {checked} claims that hold or fail and were measured in three worlds, "
+            f"{same} do so by the interval over worlds."
+        )
     return " ".join(sentences)
 
 

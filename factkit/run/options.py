@@ -46,23 +46,56 @@ class Setting:
         return params.load(paper, self.profile, values, self.variant)
 
 
-def with_setting(command: Callable[..., None]) -> Callable[..., None]:
-    """Give a command the options of `Setting` in place of its parameter `setting`."""
+@dataclass(frozen=True)
+class Chosen:
+    """The options that choose the runs of a sweep."""
+
+    arms: Annotated[str, typer.Option(help="Space-separated; default: all.")] = ""
+    seeds: Annotated[str, typer.Option(help="Space-separated; default: YAML's.")] = ""
+    worlds: Annotated[
+        int, typer.Option(min=1, help="Fact worlds or splits, the main one first.")
+    ] = 1
+
+    def variants(self, paper: str, setting: Setting, alone: bool) -> list[str]:
+        """The variants to sweep: the setting's own, then its other worlds or splits.
+
+        alone: no other paper is swept. Raises ParamError if there are parameter files
+        for fewer; a paper that has none is swept in one world beside others.
+        """
+        others = params.other_worlds(paper, setting.profile, setting.variant)
+        if self.worlds > 1 + len(others) and (others or alone):
+            raise params.ParamError(
+                f"--worlds {self.worlds}: params/{setting.profile} has files for "
+                f"{1 + len(others)} of {paper}"
+            )
+        return [setting.variant, *others[: self.worlds - 1]]
+
+
+def with_options(command: Callable[..., None]) -> Callable[..., None]:
+    """Give a command the fields of `Setting` and `Chosen` as options, in place of the
+    parameters whose defaults are such objects."""
     parameters = dict(inspect.signature(command).parameters)
-    defaults = vars(parameters.pop("setting").default)
+    groups = {
+        name: parameters.pop(name).default
+        for name, parameter in list(parameters.items())
+        if isinstance(parameter.default, Setting | Chosen)
+    }
 
     @functools.wraps(command)
     def call(**values: Any) -> None:
-        setting = Setting(**{name: values.pop(name) for name in defaults})
-        command(setting=setting, **values)
+        for name, group in groups.items():
+            own = {option: values.pop(option) for option in vars(group)}
+            values[name] = type(group)(**own)
+        command(**values)
 
-    for name, default in defaults.items():
-        parameters[name] = inspect.Parameter(
-            name,
-            inspect.Parameter.KEYWORD_ONLY,
-            default=default,
-            annotation=Setting.__annotations__[name],
-        )
+    for group in groups.values():
+        for name, default in vars(group).items():
+            parameters[name] = inspect.Parameter(
+                name,
+                inspect.Parameter.KEYWORD_ONLY,
+                default=default,
+                annotation=type(group).__annotations__[name],
+            )
     vars(call)["__signature__"] = inspect.Signature(list(parameters.values()))
     call.__annotations__ = {name: p.annotation for name, p in parameters.items()}
     return call

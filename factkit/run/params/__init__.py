@@ -105,12 +105,19 @@ def yaml_path(paper: str, profile: str, variant: str = "") -> Path:
 
 def other_worlds(paper: str, profile: str, variant: str = "") -> list[str]:
     """The variants with the values of `variant` in other fact worlds, or with other
-    splits: `world1`, `world2` …"""
-    stem = f"{paper}-{variant}" if variant else paper
-    files = (ROOT / "params" / profile).glob(f"{stem}-*.yaml")
-    world = re.compile(rf"{re.escape(stem)}-(world|split)\d+")
-    names = sorted(file.stem for file in files if world.fullmatch(file.stem))
-    return [name[len(paper) + 1 :] for name in names]
+    splits, for which there are files."""
+    names = (
+        path.stem.removeprefix(f"{paper}-")
+        for path in (ROOT / "params" / profile).glob(f"{paper}-*.yaml")
+    )
+    return sorted(name for name in names if is_world_of(name, variant))
+
+
+def is_world_of(name: str, variant: str = "") -> bool:
+    """Whether a variant is `world1`, `split1` … of another one, such as
+    `retrieval-split1` of `retrieval`, or of the main one."""
+    prefix = variant and re.escape(f"{variant}-")
+    return bool(re.fullmatch(rf"{prefix}(world|split)\d+", name))
 
 
 def papermill_files(paper: str, profile: str, variant: str = "") -> str:
