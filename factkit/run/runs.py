@@ -122,8 +122,8 @@ class Run:
         from matplotlib import pyplot
 
         if shipped := self.reference_arms | self._shipped(others):
-            names = ", ".join(shipped)
-            note = fill(f"Reference results, not your own runs: {names}", 100)
+            note = "Reference results where drawn, not your own runs: "
+            note = fill(note + ", ".join(shipped), 100)
             fig.draw_without_rendering()  # lay it out, without room for the note
             fig.set_layout_engine("none")
             for legend in fig.legends:  # by default at the lower edge, which moves
