@@ -67,6 +67,13 @@ def test_scores_by_hand():
     )
 
 
+def test_joint_accuracy_by_hops_is_over_the_claims_with_so_much_evidence():
+    found = scores([*ROWS, row(REFUTE, "a", REFUTE, "a"), row(SUPPORT, "a", NEI, "")])
+    assert found["one_hop_joint_accuracy"] == 1 / 3
+    assert found["more_hops_joint_accuracy"] == 2 / 6
+    assert not {n for n in found if "_hop" in n} - {*cv.BY_HOPS}
+
+
 def test_scores_by_label_by_hand():
     found = scores(ROWS)
     by_label = {
@@ -191,3 +198,12 @@ def test_a_rule_cites_the_entries_whose_text_is_thought_and_none_for_nei():
         said = row(SUPPORT, "ab", label, "abc")
         said = replace(said, trajectory=[*turns, said.trajectory[-1]])
         assert cv.cite_what_was_read(said) == Answer(label, cited)
+
+
+def test_a_rule_cites_the_entries_that_a_thought_names():
+    found = "[[a]]: Bo died in 1901.\n[[b]]: Bo was born in 1850.\n[[c]]: Bo is a cook."
+    thought = "<think>Claim: 1850. Found: 1901 [[a]]. Different.</think>"
+    said = row(REFUTE, "a", REFUTE, "abc")
+    turns = [Turn(f"<information>{found}</information>", False), Turn(thought, True)]
+    said = replace(said, trajectory=[*turns, said.trajectory[-1]])
+    assert cv.cite_what_was_read(said) == Answer(REFUTE, ("a",))

@@ -154,8 +154,8 @@ def claimed(example, leads, read):
     """The facts that a claim rests on, the last one as it is claimed."""
     hops = read.hops_of(example.question)
     if len(hops) == 2:
-        (by,) = leads.by_key[hops[0].subject, "creator"]
-        hops = [by, Fact(by.object, hops[1].relation, hops[1].object)]
+        (first,) = leads.by_key[hops[0].subject, hops[0].relation]
+        hops = [first, Fact(first.object, hops[1].relation, hops[1].object)]
     return hops
 
 
@@ -165,10 +165,12 @@ def test_sets_have_their_sizes_their_labels_in_turn_and_no_subject_twice(
     assert made.claim_sets(CLAIMS) == sets != LeadClaims(leads, 1).claim_sets(CLAIMS)
     refuse_overlap(sets)
     assert {name: len(claims) for name, claims in sets.items()} == CLAIMS
-    owner = {}  # of a work's creator, too
+    owner = {}  # of a work's creator and a place's country, too
     for name, claims in sets.items():
         assert set(Counter(e.label for e in claims).values()) == {len(claims) // 3}
-        assert 0.1 < sum(e.meta["hops"] == 2 for e in claims) / len(claims) <= 0.2
+        first_hops = [e.relation.split()[0] for e in claims if e.meta["hops"] == 2]
+        assert set(first_hops) == {"creator", "country"}
+        assert len(first_hops) > 0.3 * len(claims)
         for example in claims:
             for fact in claimed(example, leads, read):
                 assert owner.setdefault(fact.subject, name) == name

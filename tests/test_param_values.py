@@ -229,8 +229,8 @@ BAD = {
         SAMPLING,
     ),
     **dict.fromkeys(
-        """allow_code query_with_prompt cold_start sft_by_length online evidence_reward
-        validity_weight format_reward validity_at_half""".split(),
+        """allow_code shuffled_results query_with_prompt cold_start sft_by_length online
+        evidence_reward validity_weight format_reward validity_at_half""".split(),
         ("true", 1.0, None),
     ),
 }

@@ -98,6 +98,16 @@ def replying(monkeypatch):
 # What is searched for
 
 
+def test_shuffled_results_are_the_same_entries_in_an_order_of_the_query():
+    find = in_process(INDEX)
+    found, mixed = find(QUERIES, 3), search.shuffled(find)(QUERIES, 3)
+    assert [{e.id for e in row} for row in mixed] == [
+        {e.id for e in row} for row in found
+    ]
+    assert mixed != found
+    assert search.shuffled(find)(QUERIES[:2], 3) == mixed[:2]
+
+
 def test_a_search_by_http_is_the_search_in_process(monkeypatch):
     monkeypatch.setattr(search, "QUERIES", 4)  # of a request
     with serving_index() as url:

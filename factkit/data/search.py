@@ -10,6 +10,7 @@ So clients of Search-R1's server work with ours (`search_service`), and `over_ht
 works with either.
 """
 
+import random
 import unicodedata
 from collections.abc import Callable, Sequence
 from functools import cache
@@ -90,6 +91,24 @@ def _check_retriever(what: str, url: str) -> Check:
         return (what, str(error), False, remedy)
     names = ", ".join(hit.id for hit in hits) or "nothing"
     return (what, f"{url} finds {names}", bool(hits), remedy)
+
+
+def shuffled(search: Search) -> Search:
+    """A search that finds the same entries, those of each query in an order drawn by
+    the query: their places tell nothing (ours)."""
+
+    def ask(
+        queries: Sequence[str], k: int, sets: Sequence[str] = ()
+    ) -> list[list[Chunk]]:
+        rows = zip(queries, search(queries, k, sets), strict=True)
+        return [
+            random.Random(f"shuffled {clean_query(query)}").sample(
+                entries, len(entries)
+            )
+            for query, entries in rows
+        ]
+
+    return ask
 
 
 def _by_set(search_of: Callable[[str], Search]) -> Search:

@@ -17,8 +17,9 @@ from factkit.data.examples import LABELS
 from factkit.facts.source import Find
 from factkit.verify.trajectory import Turn, format_information
 
-# a fact has `subject`, `relation` and `object`; a chain has one for each hop read
-Chain = list[tuple[Chunk, Any]]
+# the piece that states a fact, and the fact with `subject`, `relation` and `object`
+Found = tuple[Chunk, Any]
+Chain = list[Found]  # one for each hop read
 
 
 class Reader(Protocol):
@@ -37,8 +38,8 @@ class Reader(Protocol):
     def query(self, subject: str, hop: Any) -> str:
         """A search for a hop in the script's own words."""
 
-    def thought(self, hop: Any, fact: Any | None) -> str:
-        """What the script thinks of the fact that it found for a hop."""
+    def thought(self, hop: Any, found: Found | None) -> str:
+        """What the script thinks of what it found for a hop."""
 
     def tag(self, name: str, text: str) -> str:
         """A text between tags."""
@@ -79,11 +80,11 @@ def search_and_verify(
         turns.append(Turn(text + reader.tag("search", query), by_model=True))
         turns.append(Turn(format_information(found), by_model=False))
         chain = read_chain(reader, hops, pieces)
-        fact = chain[number][1] if number < len(chain) else None
-        text = reader.tag("think", reader.thought(hop, fact)) + "\n"
-        if fact is None:
+        read = chain[number] if number < len(chain) else None
+        text = reader.tag("think", reader.thought(hop, read)) + "\n"
+        if read is None:
             break
-        subject = fact.object
+        subject = read[1].object
     if not habits.reads_ahead:
         chain = chain[: len(turns) // 2]  # a turn of the script and a result each
     text += verdict(hops, chain, pieces, habits, rng)
@@ -92,7 +93,7 @@ def search_and_verify(
 
 def read_chain(reader: Reader, hops: Sequence[Any], pieces: Iterable[Chunk]) -> Chain:
     """What the pieces state of the hops, each with its piece, as far as they go."""
-    by_key: dict[tuple[str, str], tuple[Chunk, Any]] = {}
+    by_key: dict[tuple[str, str], Found] = {}
     for piece in pieces:
         if fact := reader.fact(piece.text):
             by_key.setdefault((fact.subject, fact.relation), (piece, fact))

@@ -4,7 +4,8 @@ Ours. The claims of Veri-R1 are people's, and its entries are three sentences of
 (App. B, E). Here an entry is a sentence that states a fact, and so is a claim: a policy
 of 135M parameters has little to read and all of it to compare. A false claim has
 another year or country in the same words. A third of the facts is in no entry: claims
-about these have the label NOT ENOUGH INFO.
+about these have the label NOT ENOUGH INFO. A third of the claims has two hops: it names
+a work or a place and is about the work's creator or the place's country.
 """
 
 import random
@@ -18,7 +19,7 @@ from factkit.data.entries import page_id, sentence_id
 from factkit.data.examples import LABELS, DataError, Example, split_in_shares
 from factkit.facts.leads.facts import NOW, name_within, statement
 from factkit.facts.leads.reader import LeadReader
-from factkit.facts.script import Habits, search_and_verify
+from factkit.facts.script import Found, Habits, search_and_verify
 from factkit.facts.source import Fact, Find
 from factkit.verify.trajectory import Turn
 
@@ -27,14 +28,17 @@ CLAIMED = tuple(
     """birth_year death_year nationality country continent capital_of creator work_year
     symbol atomic_number""".split()
 )
-SECOND_HOPS = ("birth_year", "death_year", "nationality")  # about a work's creator
+SECOND_HOPS = {  # relation of the first hop → those of the second
+    "creator": ("birth_year", "death_year", "nationality"),
+    "country": ("continent",),
+}
+UNNAMED = {"creator": "The creator of ", "country": "The country of "}  # begin claims
 REDUNDANT = ("century", "capital")  # in no entry: other facts say as much
 PLACE = ("country", "continent", "capital_of")  # stated together: one implies another
 LEFT_OUT = 1 / 3  # of the facts
-CREATOR = "The creator of "  # begins a claim of two hops
-TWO_HOPS = 1 / 5  # of the claims
+TWO_HOPS = 3  # of so many claims one has two hops
 YEARS = (3, 40)  # from the true year to a false one
-HABITS = Habits(second_hop=0.4, precise=0.3, reads_ahead=False)
+HABITS = Habits(second_hop=0.6, precise=0.45, reads_ahead=False)
 
 
 @dataclass(frozen=True)
@@ -63,7 +67,13 @@ class LeadClaims(LeadReader):
         kind = "place" if fact.relation in PLACE else fact.relation
         rng = random.Random(f"told {self.claim_seed} {fact.subject} {kind}")
         left_out = fact.relation in CLAIMED and rng.random() < LEFT_OUT
-        return fact.relation not in REDUNDANT and not left_out
+        return not left_out and not self._is_redundant(fact)
+
+    def _is_redundant(self, fact: Fact) -> bool:
+        """Whether other facts say as much: a place's country says its continent."""
+        has_country = (fact.subject, "country") in self.leads.by_key
+        of_a_place = fact.relation == "continent" and has_country
+        return fact.relation in REDUNDANT or of_a_place
 
     def sentence_id_of(self, fact: Fact) -> str:
         """The id of the sentence that states a fact."""
@@ -73,8 +83,8 @@ class LeadClaims(LeadReader):
     def claim_sets(self, sizes: Mapping[str, int]) -> dict[str, list[Example]]:
         """Splits of the given sizes, with the labels in turn.
 
-        No subject is in two splits; a work and its creator are in one. Raises DataError
-        if there are too few claims.
+        No subject is in two splits; a work and its creator are in one, as are a place
+        and its country. Raises DataError if there are too few claims.
         """
         rng = random.Random(f"claims {self.claim_seed}")
         groups = self._groups()
@@ -88,8 +98,8 @@ class LeadClaims(LeadReader):
     def claim(
         self, hops: Sequence[Fact], label: str, rng: random.Random
     ) -> Example | None:
-        """A claim with the label, about a fact or one of a work's unnamed creator; None
-        if the entries allow none.
+        """A claim with the label, about a fact or one of an unnamed creator or country;
+        None if the entries allow none.
 
         A refuted claim has an object that the leads contradict; so has every second one
         without enough information, except for years, which another year would settle.
@@ -103,7 +113,7 @@ class LeadClaims(LeadReader):
             if self.leads.verify(fact) != "contradicted":
                 return None
         if len(hops) == 2:
-            subject = CREATOR + name_within(first.subject)
+            subject = UNNAMED[first.relation] + name_within(first.subject)
             fact = Fact(subject, fact.relation, fact.object)
         relation = " ".join(hop.relation for hop in hops)
         return Example(
@@ -137,41 +147,45 @@ class LeadClaims(LeadReader):
         return objects
 
     @cached_property
-    def _works(self) -> dict[str, Fact]:
-        """Work → the fact of its creator, if that is a subject, too."""
+    def _first_hops(self) -> dict[str, Fact]:
+        """Work or place → the fact of its creator or country, if that is a subject."""
         return {
             name: fact
             for name, subject in self.leads.subjects.items()
             for fact in subject.facts
-            if fact.relation == "creator" and fact.object in self.leads.subjects
+            if fact.relation in SECOND_HOPS
+            and fact.object in self.leads.subjects
+            # of a capital two entries state the country
+            and (name, "capital_of") not in self.leads.by_key
         }
 
     def _groups(self) -> list[list[str]]:
-        """The subjects, each creator together with all works."""
-        groups = {name: [name] for name in self.leads.subjects}
-        for work, by in self._works.items():
-            groups[by.object].append(work)
-            del groups[work]
+        """The subjects, a creator with the works and a country with the places."""
+        groups = defaultdict(list)
+        for name in self.leads.subjects:
+            first = self._first_hops.get(name)
+            groups[first.object if first else name].append(name)
         return list(groups.values())
 
     def _balanced(
         self, subjects: Sequence[str], size: int, rng: random.Random
     ) -> list[Example]:
         """Claims about some subjects, labels in turn."""
-        pools: dict[tuple[str, int], list[Example]] = defaultdict(list)
+        pools: dict[tuple[str, str], list[Example]] = defaultdict(list)
         for hops in self._chains(subjects):
             # of the few pairs of hops, two claims each
             labels = LABELS if len(hops) == 2 else rng.sample(LABELS, len(LABELS))
             claims = [self.claim(hops, label, rng) for label in labels]
             for claim in list(filter(None, claims))[: len(hops)]:
-                pools[claim.label, len(hops)].append(claim)
+                pools[claim.label, hops[0].relation * (len(hops) - 1)].append(claim)
         for pool in pools.values():
             rng.shuffle(pool)
         chosen = []
         for i in range(size):
             label = LABELS[i % 3]
-            two_hops = i // 3 % round(1 / TWO_HOPS) == 0
-            pool = (two_hops and pools[label, 2]) or pools[label, 1]
+            of_two_hops = [kind for kind in SECOND_HOPS if pools[label, kind]]
+            kinds = (i // 3 % TWO_HOPS == 0 and of_two_hops) or [""]
+            pool = pools[label, rng.choice(kinds)]
             if not pool:
                 raise DataError(f"too few claims with label {label} for {size}")
             chosen.append(pool.pop())
@@ -181,12 +195,12 @@ class LeadClaims(LeadReader):
         """The facts and pairs of facts that claims can be about."""
         for name in subjects:
             for fact in self.leads.facts_of(name):
-                if fact.relation in CLAIMED:
+                if fact.relation in CLAIMED and not self._is_redundant(fact):
                     yield (fact,)
-            if by := self._works.get(name):
-                for fact in self.leads.facts_of(by.object):
-                    if fact.relation in SECOND_HOPS:
-                        yield by, fact
+            if first := self._first_hops.get(name):
+                for fact in self.leads.facts_of(first.object):
+                    if fact.relation in SECOND_HOPS[first.relation]:
+                        yield first, fact
 
     def write_trajectory(
         self, claim: str, find: Find, rng: random.Random
@@ -209,12 +223,13 @@ class LeadClaims(LeadReader):
         if parsed is None:
             raise ValueError(f"{claim!r} is no claim on the leads")
         fact = parsed[0]
-        if not fact.subject.startswith(CREATOR):
-            return [fact]
-        work = fact.subject.removeprefix(CREATOR)
-        names = {name_within(name): name for name in self.leads.subjects}
-        first = Fact(names.get(work, work), "creator", "")
-        return [first, Fact("", fact.relation, fact.object)]
+        for relation, phrase in UNNAMED.items():
+            if fact.subject.startswith(phrase):
+                named = fact.subject.removeprefix(phrase)
+                names = {name_within(name): name for name in self.leads.subjects}
+                first = Fact(names.get(named, named), relation, "")
+                return [first, Fact("", fact.relation, fact.object)]
+        return [fact]
 
 
 class ClaimReader:
@@ -234,12 +249,16 @@ class ClaimReader:
     def query(self, subject: str, hop: Fact) -> str:
         return statement(Fact(subject, hop.relation, hop.object))
 
-    def thought(self, hop: Fact, fact: Fact | None) -> str:
-        """The objects claimed and found, and whether they are the same: without that
-        last word a small policy learns the labels' form and guesses which."""
+    def thought(self, hop: Fact, found: Found | None) -> str:
+        """The objects claimed and found, where, and whether they are the same: without
+        that last word a small policy learns the labels' form and guesses which, and
+        without the entry's id it can't tell which of several it read."""
         text = f"Claim: {hop.object}. " if hop.object else ""
-        text += f"Found: {fact.object if fact else 'nothing'}."
-        if hop.object and fact:
+        if found is None:
+            return f"{text}Found: nothing."
+        piece, fact = found
+        text += f"Found: {fact.object} [[{piece.id}]]."
+        if hop.object:
             text += " Same." if hop.object == fact.object else " Different."
         return text
 

@@ -18,6 +18,7 @@ from factkit.data.corpus import Chunk, format_chunks
 from factkit.data.entries import page_entry, split_entry
 from factkit.data.examples import LABELS, Example
 from factkit.facts.script import (
+    Found,
     Habits,
     forget_tag,
     read_chain,
@@ -142,9 +143,10 @@ class ClaimReader:
         words = STATEMENTS[hop.relation][0].format(s=subject, o=hop.object)
         return " ".join(words.strip(" .").split())
 
-    def thought(self, hop: Fact, fact: Fact | None) -> str:
-        if fact is None:
+    def thought(self, hop: Fact, found: Found | None) -> str:
+        if found is None:
             return UNKNOWN
+        _, fact = found
         compared = f" {compare(fact.object, hop.object)}" if hop.object else ""
         return statement(fact) + compared
 
@@ -164,7 +166,7 @@ def write_offline(
     hops = reader.hops(claim)
     chain = read_chain(reader, hops, entries)
     thoughts = zip(hops, chain, strict=False)  # the chain may end before the hops
-    thought = " ".join(reader.thought(hop, fact) for hop, (_, fact) in thoughts)
+    thought = " ".join(reader.thought(hop, found) for hop, found in thoughts)
     answer = verdict(hops, chain, entries, habits, rng)
     text = f"{reader.tag('think', thought or UNKNOWN)}\n{answer}"
     return forget_tag([Turn(text, by_model=True)], habits, rng)

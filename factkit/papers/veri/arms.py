@@ -37,6 +37,7 @@ class VeriParams(OwnDataParams, PolicyParams):
 
     search_url: fields.Url = ""
     retrieved_entries: fields.Few
+    shuffled_results: bool = False
     max_searches: fields.Few
     max_prompt_length: fields.ChunkTokens
     max_observation_length: int = Field(ge=16, le=fields.MOST_TOKENS)

@@ -11,6 +11,8 @@ and P the cited evidence:
 | evidence_score | abs(G ∩ P) / abs(G ∪ P) | the same |
 | checkable_evidence_score | the same | – |
 | evidence_cover | G ⊆ P | the same, where G is not empty |
+| one_hop_joint_accuracy | label and G = P, of claims with abs(G) = 1 | – |
+| more_hops_joint_accuracy | the same, with abs(G) > 1 | – |
 
 The paper relaxes NOT ENOUGH INFO for the two accuracies only, so its evidence score is
 the mean over all claims, including the third of FEVER's and SciFact's without gold
@@ -32,6 +34,8 @@ LOW, HIGH = 0.85, 0.95  # §4.3
 ENTRY = re.compile(r"^\[\[(.+?)\]\]: (.+)$", re.MULTILINE)  # of what a search found
 ACCURACIES = ("joint_accuracy", "verification_accuracy", "label_accuracy")
 OF_A_SET = (*ACCURACIES, "evidence_score")
+BY_HOPS = ("one_hop_joint_accuracy", "more_hops_joint_accuracy")
+OF_CHECKABLE = ("checkable_evidence_score", *BY_HOPS)  # not of NOT ENOUGH INFO
 BY_LABEL = {f"{label}_{name}" for label in ("support", "refute") for name in ACCURACIES}
 BY_CONFIDENCE = {
     f"{label}_{name}"
@@ -147,22 +151,27 @@ def marks(answer: Answer, label: str, gold: Sequence[str]) -> dict[str, float]:
     }
     if gold:
         values["evidence_cover"] = float(true <= cited)
+        values[BY_HOPS[len(true) > 1]] = values["joint_accuracy"]
     if label != NEI:
         values["checkable_evidence_score"] = score
     return values
 
 
 def cite_what_was_read(row: Verified) -> Answer:
-    """The answer with other evidence: the entries that were found and whose whole text
-    the thoughts repeat, or none with the label NOT ENOUGH INFO.
+    """The answer with other evidence: the entries found that the thoughts name by id or
+    repeat as a whole; none with the label NOT ENOUGH INFO.
 
-    An untrained rule for a policy whose thoughts state what it read, as those of the
+    A rule without RL for a policy whose thoughts state what it read, as those of the
     scripts do (ours): what exact citation alone gains.
     """
     label, steps = row.answer.label, t.parse_steps(row.trajectory)
     thoughts = " ".join(step.text for step in steps if step.kind == "think")
     found = "\n".join(step.text for step in steps if step.kind == "information")
-    read = [entry for entry, text in ENTRY.findall(found) if text in thoughts]
+    read = [
+        entry
+        for entry, text in ENTRY.findall(found)
+        if text in thoughts or f"[[{entry}]]" in thoughts
+    ]
     return Answer(label, () if label == NEI else tuple(dict.fromkeys(read)))
 
 
@@ -226,13 +235,12 @@ def _marks(row: Verified) -> dict[str, float]:
     correct = row.right(label)
     answer = Answer(row.label if correct else label, cited)
     values, short = marks(answer, row.label, row.gold), SHORT[row.label]
-    checkable = values.pop("checkable_evidence_score", None)
+    of_checkable = {k: values.pop(k) for k in OF_CHECKABLE if k in values}
     values |= {f"{short}_{name}": value for name, value in values.items()}
     values[f"{short}_recall"] = float(correct)
     if label:
         values[f"{SHORT[label]}_precision"] = float(correct)
-    if checkable is not None:
-        values["checkable_evidence_score"] = checkable
+    values |= of_checkable
     empty = label and not row.gold and not cited
     values["empty_as_one_evidence_score"] = 1.0 if empty else values["evidence_score"]
     return values

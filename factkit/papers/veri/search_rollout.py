@@ -22,7 +22,7 @@ from factkit.data.bm25 import CorpusIndex
 from factkit.data.corpus import Chunk, format_chunks
 from factkit.data.entries import split_entry
 from factkit.data.examples import Example, read_rows
-from factkit.data.search import Search, in_process, over_http
+from factkit.data.search import Search, in_process, over_http, shuffled
 from factkit.papers.veri.arms import VeriParams, VeriRlParams
 from factkit.policy import models, vllm_engine
 from factkit.policy.decoding import Sampling
@@ -101,9 +101,11 @@ def tokenize_prompts(
 def load_search(p: VeriParams) -> Search:
     """The service at p.search_url, or BM25 over the entries that the data run wrote."""
     if p.search_url:
-        return over_http(p.search_url)
-    entries = runs.run_folder(p.data_notebook, p) / "entries.jsonl"
-    return in_process(CorpusIndex(read_rows(entries, Chunk)))
+        search = over_http(p.search_url)
+    else:
+        entries = runs.run_folder(p.data_notebook, p) / "entries.jsonl"
+        search = in_process(CorpusIndex(read_rows(entries, Chunk)))
+    return shuffled(search) if p.shuffled_results else search
 
 
 # ---- a trajectory
