@@ -100,13 +100,11 @@ def shuffled(search: Search) -> Search:
     def ask(
         queries: Sequence[str], k: int, sets: Sequence[str] = ()
     ) -> list[list[Chunk]]:
-        rows = zip(queries, search(queries, k, sets), strict=True)
-        return [
-            random.Random(f"shuffled {clean_query(query)}").sample(
-                entries, len(entries)
-            )
-            for query, entries in rows
-        ]
+        results = []
+        for query, entries in zip(queries, search(queries, k, sets), strict=True):
+            rng = random.Random(f"shuffled {clean_query(query)}")
+            results.append(rng.sample(entries, len(entries)))
+        return results
 
     return ask
 
