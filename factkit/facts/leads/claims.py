@@ -38,7 +38,7 @@ PLACE = ("country", "continent", "capital_of")  # stated together: one implies a
 LEFT_OUT = 1 / 3  # of the facts
 TWO_HOPS = 3  # of so many claims one has two hops
 YEARS = (3, 40)  # from the true year to a false one
-HABITS = Habits(second_hop=0.6, precise=0.45, reads_ahead=False)
+HABITS = Habits(second_hop=0.6, precise=0.5, reads_ahead=False)
 
 
 @dataclass(frozen=True)
