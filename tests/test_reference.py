@@ -36,7 +36,7 @@ SEEDS = {  # of each profile, with its variant, of each paper
     | {"tiny-beta1": "0", "laptop": "0 1 2"}
     | WORLDS,
     "reason": {"tiny": "0 1 2", "laptop": "0 1 2"} | WORLDS,
-    "rlfh": {"tiny": "0 1 2"} | WORLDS,
+    "rlfh": {"tiny": "0 1 2", "laptop": "0 1 2"} | WORLDS,
     "veri": {"tiny": "0 1 2", "laptop": "0 1 2"},
     "compare": {"tiny": "0 1 2", "tiny-short": "0 1 2", "tiny-fivefold": "0"}
     | {"laptop": "0 1 2"},
