@@ -187,6 +187,8 @@ PAPER = Paper(
     arms=ARMS,
     shown_metrics=(
         "joint_accuracy",
+        "one_hop_joint_accuracy",
+        "more_hops_joint_accuracy",
         "verification_accuracy",
         "label_accuracy",
         "evidence_score",
