@@ -37,7 +37,7 @@ SEEDS = {  # of each profile, with its variant, of each paper
     | WORLDS,
     "reason": {"tiny": "0 1 2", "laptop": "0 1 2"} | WORLDS,
     "rlfh": {"tiny": "0 1 2", "laptop": "0 1 2"} | WORLDS,
-    "veri": {"tiny": "0 1 2", "laptop": "0 1 2"},
+    "veri": {"tiny": "0 1 2", "laptop": "0 1"},
     "compare": {"tiny": "0 1 2", "tiny-short": "0 1 2", "tiny-fivefold": "0"}
     | {"laptop": "0 1 2"},
 }
