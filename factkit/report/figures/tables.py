@@ -156,13 +156,11 @@ def results_table(
     arms: Sequence[str] = (),
     factor: float = 100,
 ) -> pd.DataFrame:
-    """One row per arm: mean over seeds of each metric ± the 95 % interval; without
-    metrics that no result has.
+    """One row per arm: mean over seeds of each metric ± the 95 % interval.
 
     arms: default all. factor: 100 for per cent, 1 for counts; metrics per question are
     always counts. The untrained rules have a row if the results have them.
     """
-    names = [n for n in names if any(n in r["metrics"] for r in results)]
     factors = {n: 1 if n.endswith("_per_question") else factor for n in names}
     rows = {
         name_arm(arm, group): {"seeds": len(group)}
