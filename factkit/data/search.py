@@ -94,8 +94,8 @@ def _check_retriever(what: str, url: str) -> Check:
 
 
 def shuffled(search: Search) -> Search:
-    """A search that finds the same entries, those of each query in an order drawn by
-    the query: their places tell nothing (ours)."""
+    """Wrap a search so that each query's entries come in a random order, which depends
+    on the query alone (ours)."""
 
     def ask(
         queries: Sequence[str], k: int, sets: Sequence[str] = ()

@@ -177,7 +177,8 @@ class LeadClaims(LeadReader):
             labels = LABELS if len(hops) == 2 else rng.sample(LABELS, len(LABELS))
             claims = [self.claim(hops, label, rng) for label in labels]
             for claim in list(filter(None, claims))[: len(hops)]:
-                pools[claim.label, hops[0].relation * (len(hops) - 1)].append(claim)
+                kind = hops[0].relation if len(hops) == 2 else ""
+                pools[claim.label, kind].append(claim)
         for pool in pools.values():
             rng.shuffle(pool)
         chosen = []
@@ -207,9 +208,9 @@ class LeadClaims(LeadReader):
     ) -> list[Turn]:
         """The script's trajectory, with `HABITS` like those of GPT-4o.
 
-        Only 25 to 59 % of its answers are right with their evidence (Veri-R1 Table 1):
-        the script mostly cites all results, and does not go on to the second hop. Both
-        ways come up in rollouts, and RL can tell which one pays.
+        Only 25 to 59 % of GPT-4o's answers are right with their evidence (Veri-R1
+        Table 1). The script cites all results in half of its answers and often does not
+        go on to the second hop, so that rollouts contain better and worse ways.
         """
         return search_and_verify(ClaimReader(self), claim, find, HABITS, rng)
 
