@@ -21,6 +21,7 @@ RESULTS = {
 }
 RUNS = {name: result for name, result in RESULTS.items() if "_train/" in name}
 WORLDS = {"tiny-world1": "0", "tiny-world2": "0"}
+SPLITS = {"laptop-split1": "0", "laptop-split2": "0"}
 SEEDS = {  # of each profile, with its variant, of each paper
     "truthrl": {
         "tiny": "0 1 2",
@@ -31,13 +32,14 @@ SEEDS = {  # of each profile, with its variant, of each paper
         "laptop": "0 1 2",
         "laptop-withheld": "0 1 2",
     }
-    | WORLDS,
+    | WORLDS
+    | SPLITS,
     "rar": {"tiny": "0 1 2", "tiny-beta0.001": "0", "tiny-beta0.01": "0"}
     | {"tiny-beta1": "0", "laptop": "0 1 2"}
     | WORLDS,
     "reason": {"tiny": "0 1 2", "laptop": "0 1 2"} | WORLDS,
     "rlfh": {"tiny": "0 1 2", "laptop": "0 1 2"} | WORLDS,
-    "veri": {"tiny": "0 1 2", "laptop": "0 1"},
+    "veri": {"tiny": "0 1 2", "laptop": "0 1 2"} | WORLDS,
     "compare": {"tiny": "0 1 2", "tiny-short": "0 1 2", "tiny-fivefold": "0"}
     | {"laptop": "0 1 2"},
 }

@@ -224,8 +224,8 @@ def count_checks(table: pd.DataFrame) -> str:
     checked, same = over_worlds(table)
     if checked:
         sentences.append(
-            f"Of {checked} claims that hold or fail and were measured in three worlds, "
-            f"{same} do so by the interval over worlds."
+            f"Of {checked} claims that hold or fail and were measured in three worlds "
+            f"or splits, {same} do so by the interval over these."
         )
     return " ".join(sentences)
 

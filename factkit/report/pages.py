@@ -36,7 +36,8 @@ curve, which has no items, the interval is over seeds only, and the row says so.
 | by chance | expected number of claims that hold if no arm differs from another |
 | hold together | claims that hold after Holm's correction for all claims of the paper |
 | in three worlds | of the claims that hold or fail and were also measured in two \
-other fact worlds: how many do so by the interval over worlds |
+other fact worlds, or at `laptop` with two other splits: how many do so by the \
+interval over worlds or splits |
 | same answered | on the papers' pages: difference and verdict on the requests that \
 both arms answered, which silence can't improve |
 | not measurable | fewer than three seeds or twenty items, no stored items, or no \
