@@ -95,6 +95,7 @@ BAD = {
     "dtype": ("", "float16", "fp32", "Float32", "bfloat16 ", 32, None),
     "chat": ("true", 1, None, "yes"),
     "answer_format": ("", "xml", "plain ", 1),
+    "sft_target": ("", "most", "edited ", 1, None),
     "cold_start_arm": ("", "sft", "R-Tuning", 1),
     "prompt_template": TEMPLATES,
     "prompting_template": TEMPLATES,

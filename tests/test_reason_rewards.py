@@ -12,11 +12,17 @@ from hypothesis import strategies as st
 
 from factkit.answers import engine as engines
 from factkit.answers.engine import ExactEngine
+from factkit.answers.sampling import ScoredSamples
 from factkit.data import examples as wp
 from factkit.data.examples import DataError
 from factkit.facts.world import facts as w
 from factkit.papers.reason import rewards as reason
-from factkit.papers.reason.rewards import precisions, reward, score_responses
+from factkit.papers.reason.rewards import (
+    edit_answers,
+    precisions,
+    reward,
+    score_responses,
+)
 from factkit.run import params
 from factkit.verify.claims import Support, extract_claims, label_text
 from factkit.verify.llm import Reply
@@ -197,6 +203,26 @@ def exact(answer, reference=""):
     engine = ExactEngine(WORLD, {REQUEST.id: REQUEST}, {REQUEST.id: reference})
     rows = [REQUEST.id], [REQUEST.question], [format_response("t", answer)]
     return score_responses("fact_detail_relevance", engine, *rows)[0]
+
+
+def test_an_edited_answer_keeps_what_the_reasoning_recalls_and_the_facts_support():
+    right, also_right = map(w.statement, WORLD.facts_of(PERSON)[:2])
+    wrong, also_wrong = (s.replace(PERSON, OTHER) for s in (right, also_right))
+    assert "supported" not in map(WORLD.verify, (wrong, also_wrong))
+    recalled = f"Perhaps {right} {wrong} {also_right} {right}"
+    texts = [
+        format_response(recalled, wrong),
+        format_response(f"{wrong} {also_wrong}", right),
+        format_response(right, right),  # no choice
+        f"<think> {recalled} </think>",
+    ]
+    engine = ExactEngine(WORLD, {REQUEST.id: REQUEST})
+    drawn = [ScoredSamples(REQUEST.id, texts, [0.0, 1.0, 1.0, None])]
+    [edited] = edit_answers(engine, [REQUEST], drawn)
+    kept = format_response(recalled, f"{right} {also_right}")
+    assert edited.ranked[0] == (2.0, kept)
+    assert [score for score, _ in edited.ranked] == [2.0, 0.0]
+    assert edit_answers(engine, [REQUEST], [ScoredSamples(REQUEST.id, ["no tag"])])
 
 
 def test_in_the_fact_world_keeping_to_the_person_wins_whatever_the_length():

@@ -100,7 +100,8 @@ def set_items(rows: Sequence[CheckedResponse]) -> Items:
 
 
 def form_metrics(response: str) -> dict[str, float]:
-    """Whether a response is malformed; if not, the words of its two parts."""
+    """Whether a response is malformed; if not, the words of its two parts, and whether
+    the answer copies the reasoning."""
     split = split_response(response)
     if not split:
         return {"malformed": 1.0}
@@ -108,6 +109,7 @@ def form_metrics(response: str) -> dict[str, float]:
         "malformed": 0.0,
         "reasoning_words": float(len(split.reasoning.split())),
         "answer_words": float(len(split.answer.split())),
+        "copied": float(split.reasoning == split.answer),
     }
 
 

@@ -30,10 +30,19 @@ def sft_start(
     of them can be a target.
     """
     sft_params = p.model_copy(update={"arm": "sft"})
-    row_format = RowFormat.of(p)
-    rows = require_rows(row_format.best_rows(examples, answers), p.arm)
+    rows = require_rows(sft_rows(p, examples, answers), p.arm)
     with runs.start(NOTEBOOK, sft_params, inputs, ReasonSftParams, wait=True) as run:
         return offline.sft(base_policy(p), rows, run.folder, sft_params)
+
+
+def sft_rows(
+    p: Reason, examples: Sequence[Example], answers: Sequence[ScoredSamples]
+) -> list[dict]:
+    """SFT's rows: each request with its most precise response, or with the edited one
+    that keeps most. answers: as in `sft_start`."""
+    if p.sft_target == "edited":
+        answers = rewards.edit_answers(rewards.engine_of(p), examples, answers)
+    return RowFormat.of(p).best_rows(examples, answers)
 
 
 def train_arm(
