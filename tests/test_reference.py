@@ -25,6 +25,7 @@ SPLITS = {"laptop-split1": "0", "laptop-split2": "0"}
 SEEDS = {  # of each profile, with its variant, of each paper
     "truthrl": {
         "tiny": "0 1 2",
+        "tiny-facts": "0 1 2",
         "tiny-reasoning": "0 1 2",
         "tiny-retrieval": "0 1 2",
         "tiny-small": "0 1 2",
@@ -36,9 +37,10 @@ SEEDS = {  # of each profile, with its variant, of each paper
     | SPLITS,
     "rar": {"tiny": "0 1 2", "tiny-beta0.001": "0", "tiny-beta0.01": "0"}
     | {"tiny-beta1": "0", "laptop": "0 1 2"}
-    | WORLDS,
-    "reason": {"tiny": "0 1 2", "laptop": "0 1 2"} | WORLDS,
-    "rlfh": {"tiny": "0 1 2", "laptop": "0 1 2"} | WORLDS,
+    | WORLDS
+    | SPLITS,
+    "reason": {"tiny": "0 1 2", "laptop": "0 1 2"} | WORLDS | SPLITS,
+    "rlfh": {"tiny": "0 1 2", "laptop": "0 1 2"} | WORLDS | SPLITS,
     "veri": {"tiny": "0 1 2", "laptop": "0 1 2"} | WORLDS,
     "compare": {"tiny": "0 1 2", "tiny-short": "0 1 2", "tiny-fivefold": "0"}
     | {"laptop": "0 1 2"},
