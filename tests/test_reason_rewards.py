@@ -222,7 +222,10 @@ def test_an_edited_answer_keeps_what_the_reasoning_recalls_and_the_facts_support
     kept = format_response(recalled, f"{right} {also_right}")
     assert edited.ranked[0] == (2.0, kept)
     assert [score for score, _ in edited.ranked] == [2.0, 0.0]
-    assert edit_answers(engine, [REQUEST], [ScoredSamples(REQUEST.id, ["no tag"])])
+    failing = [ScoredSamples(REQUEST.id, [format_response("Good. Unread.", "t")])]
+    told = SimpleNamespace(values=lambda *_: {"supports": [[YES], None]})
+    [edited] = edit_answers(told, [REQUEST], failing)
+    assert (edited.scores, edited.ranked) == ([None], [])
 
 
 def test_in_the_fact_world_keeping_to_the_person_wins_whatever_the_length():

@@ -201,8 +201,9 @@ def edit_answers(
     and the answer keeps.
 
     An answer keeps the sentences of the reasoning of which all claims are supported,
-    without "Perhaps"; their number is the response's score. Responses whose reasoning
-    has less than two sentences are left out: they leave no choice.
+    without "Perhaps"; their number is the response's score, None if the verifier failed
+    on a sentence. Responses whose reasoning has less than two sentences are left out:
+    they leave no choice.
     """
     recalled = [
         (k, split.reasoning, sentences)
@@ -219,21 +220,17 @@ def edit_answers(
     verdicts = iter(engine.values(["supports"], *columns)["supports"])
     edited = [ScoredSamples(sample.id, []) for sample in samples]
     for k, reasoning, sentences in recalled:
-        kept = [text for text in sentences if is_supported(next(verdicts))]
+        checked = [(text, counts(next(verdicts))) for text in sentences]
+        kept = [text for text, c in checked if c and c[0] == c[1] > 0]
+        failed = any(c is None for _, c in checked)
         edited[k].responses.append(format_response(reasoning, " ".join(kept)))
-        edited[k].scores.append(float(len(kept)))
+        edited[k].scores.append(None if failed else float(len(kept)))
     return edited
 
 
 def distinct_sentences(text: str) -> list[str]:
     """The sentences of a text without "Perhaps", each once."""
     return list(dict.fromkeys(s.removeprefix(HEDGE) for s in split_sentences(text)))
-
-
-def is_supported(supports: Supports) -> bool:
-    """Whether a text has claims and all of them are supported."""
-    claims = counts(supports)
-    return claims is not None and claims[0] == claims[1] > 0
 
 
 # ---- TRL
