@@ -17,12 +17,8 @@ from factkit.data import examples as wp
 from factkit.data.examples import DataError
 from factkit.facts.world import facts as w
 from factkit.papers.reason import rewards as reason
-from factkit.papers.reason.rewards import (
-    edit_answers,
-    precisions,
-    reward,
-    score_responses,
-)
+from factkit.papers.reason.rewards import precisions, reward, score_responses
+from factkit.papers.reason.train import edit_answers
 from factkit.run import params
 from factkit.verify.claims import Support, extract_claims, label_text
 from factkit.verify.llm import Reply

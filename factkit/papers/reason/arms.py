@@ -26,7 +26,7 @@ class ReasonParams(RequestParams):
     requests: Literal["world", "leads", "own", "synthetic"]
     reasoning_template: fields.Template
     sft_requests: fields.Size
-    # best: the most precise response (§2.2); edited: `rewards.edit_answers` (ours)
+    # best: the most precise response (§2.2); edited: `train.edit_answers` (ours)
     sft_target: Literal["best", "edited"] = "best"
     eval_sets: Annotated[fields.Text, fields.require_names(*EVAL_SETS)] = ""
     # who writes y_ref and compares (App. G); empty: the judge

@@ -13,24 +13,16 @@ from typing import Annotated, Any
 from factkit.answers import engine as engines
 from factkit.answers.engine import ClaimEngine, ExactEngine, Scores
 from factkit.answers.rewards import Rewards, ScoredBatch, reward_func
-from factkit.answers.sampling import ScoredSamples
 from factkit.answers.verifier import Texts, has_judge, judge_llm
-from factkit.data.examples import Example
 from factkit.papers.reason.arms import WEIGHTS, ReasonParams, Weights
 from factkit.verify import judge
 from factkit.verify.claims import Supports
 from factkit.verify.llm import LLM
 from factkit.verify.outcome import Support
 from factkit.verify.replies import Form, limit_text, match_word
-from factkit.verify.response import (
-    ResponseParts,
-    format_response,
-    split_response,
-    split_sentences,
-)
+from factkit.verify.response import ResponseParts, split_response
 
 MALFORMED = -1.0  # Eq. 2
-HEDGE = "Perhaps "  # before what the reasoning doubts, in the policies' cold starts
 
 
 def reward(
@@ -192,45 +184,6 @@ def precisions(engine: Engine, ids: Texts, prompts: Texts, responses: Texts) -> 
     scores = score_responses("fact", engine, ids, prompts, responses)
     claims = [counts(one.supports) for one in scores]
     return [c[0] / c[1] if c and c[1] else None for c in claims]
-
-
-def edit_answers(
-    engine: Engine, examples: Sequence[Example], samples: Sequence[ScoredSamples]
-) -> list[ScoredSamples]:
-    """Write the answers of well-formed responses anew, so that the reasoning recalls
-    and the answer keeps.
-
-    An answer keeps the sentences of the reasoning of which all claims are supported,
-    without "Perhaps"; their number is the response's score, None if the verifier failed
-    on a sentence. Responses whose reasoning has less than two sentences are left out:
-    they leave no choice.
-    """
-    recalled = [
-        (k, split.reasoning, sentences)
-        for k, sample in enumerate(samples)
-        for split in map(split_response, sample.responses)
-        if split and len(sentences := distinct_sentences(split.reasoning)) > 1
-    ]
-    rows = [
-        (examples[k].id, examples[k].question, sentence)
-        for k, _, sentences in recalled
-        for sentence in sentences
-    ]
-    columns = map(list, zip(*rows, strict=True)) if rows else ([], [], [])
-    verdicts = iter(engine.values(["supports"], *columns)["supports"])
-    edited = [ScoredSamples(sample.id, []) for sample in samples]
-    for k, reasoning, sentences in recalled:
-        checked = [(text, counts(next(verdicts))) for text in sentences]
-        kept = [text for text, c in checked if c and c[0] == c[1] > 0]
-        failed = any(c is None for _, c in checked)
-        edited[k].responses.append(format_response(reasoning, " ".join(kept)))
-        edited[k].scores.append(None if failed else float(len(kept)))
-    return edited
-
-
-def distinct_sentences(text: str) -> list[str]:
-    """The sentences of a text without "Perhaps", each once."""
-    return list(dict.fromkeys(s.removeprefix(HEDGE) for s in split_sentences(text)))
 
 
 # ---- TRL

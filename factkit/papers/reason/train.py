@@ -13,8 +13,10 @@ from factkit.papers.reason import rewards
 from factkit.papers.reason.arms import Reason, ReasonSftParams
 from factkit.run import runs
 from factkit.train import grpo, offline
+from factkit.verify.response import format_response, split_response, split_sentences
 
 NOTEBOOK = "32_reason_train"
+HEDGE = "Perhaps "  # before what the reasoning doubts, in the policies' cold starts
 
 
 def sft_start(
@@ -41,8 +43,48 @@ def sft_rows(
     """SFT's rows: each request with its most precise response, or with the edited one
     that keeps most. answers: as in `sft_start`."""
     if p.sft_target == "edited":
-        answers = rewards.edit_answers(rewards.engine_of(p), examples, answers)
+        answers = edit_answers(rewards.engine_of(p), examples, answers)
     return RowFormat.of(p).best_rows(examples, answers)
+
+
+def edit_answers(
+    engine: rewards.Engine,
+    examples: Sequence[Example],
+    samples: Sequence[ScoredSamples],
+) -> list[ScoredSamples]:
+    """Replace the answer of each response by the supported sentences of its reasoning.
+
+    A sentence, without "Perhaps", is supported if it has claims and all of them are.
+    The score is the number of supported sentences; None if the verifier failed on one.
+    Malformed responses are left out, and those whose reasoning has fewer than two
+    sentences, since there is nothing to choose from. Ours.
+    """
+    recalled = [
+        (k, split.reasoning, sentences)
+        for k, sample in enumerate(samples)
+        for split in map(split_response, sample.responses)
+        if split and len(sentences := distinct_sentences(split.reasoning)) > 1
+    ]
+    rows = [
+        (examples[k].id, examples[k].question, sentence)
+        for k, _, sentences in recalled
+        for sentence in sentences
+    ]
+    columns = map(list, zip(*rows, strict=True)) if rows else ([], [], [])
+    verdicts = iter(engine.values(["supports"], *columns)["supports"])
+    edited = [ScoredSamples(sample.id, []) for sample in samples]
+    for k, reasoning, sentences in recalled:
+        checked = [(text, rewards.counts(next(verdicts))) for text in sentences]
+        kept = [text for text, c in checked if c and c[0] == c[1] > 0]
+        failed = any(c is None for _, c in checked)
+        edited[k].responses.append(format_response(reasoning, " ".join(kept)))
+        edited[k].scores.append(None if failed else float(len(kept)))
+    return edited
+
+
+def distinct_sentences(text: str) -> list[str]:
+    """The sentences of a text without "Perhaps", each once."""
+    return list(dict.fromkeys(s.removeprefix(HEDGE) for s in split_sentences(text)))
 
 
 def train_arm(
