@@ -8,6 +8,8 @@ from factkit.answers import UNTRAINED_RULES, claim_rules, long_form, split_gain
 from factkit.answers.engine import ExactEngine
 from factkit.answers.long_form import CheckedResponse
 from factkit.data.examples import Example
+from factkit.facts.leads import facts as leads
+from factkit.facts.leads.reader import LeadReader
 from factkit.facts.source import Fact
 from factkit.papers.reason import evaluate as reasoned
 from factkit.report import ledger, pages
@@ -82,6 +84,27 @@ def test_the_first_claim_rule_keeps_one_claim():
     assert rows[2:] == BASE[2:]
 
 
+@pytest.mark.assets
+def test_the_century_rule_states_one_century_for_the_years_of_a_life():
+    reader = LeadReader(leads.load())
+    ada = row(
+        "a",
+        "Ada Lovelace was born in 1815.",
+        "Ada Lovelace died in 1790.",
+        "Ada Lovelace is a British mathematician.",
+        "Ada Lovelace liked poems.",
+    )
+    (after,) = claim_rules.century_rule([ada], reader)
+    assert [c.text for c in after.claims] == [
+        "Ada Lovelace lived in the 19th century.",
+        "Ada Lovelace was British.",
+        "Ada Lovelace was a mathematician.",
+    ]
+    assert after.supports == [S, S, S]
+    silent, failed = claim_rules.century_rule(BASE[3:], reader)
+    assert (silent.claims, failed.claims) == ([], None)
+
+
 def test_the_gain_of_a_rule_has_two_parts():
     before = long_form.scores(BASE)
     assert before[PRECISION] == pytest.approx((0.5 + 0 + 0) / 3)
@@ -146,7 +169,7 @@ def test_a_page_adds_the_first_claim_of_the_samples_where_no_run_stored_it(tmp_p
     long_form.write_samples(tmp_path / "samples.jsonl", base, base)
     before = {f"before_{k}": v for k, v in long_form.scores(base).items()}
     given = [stored(tmp_path, "statement", before)]
-    (rule,) = tables.rule_results(pages.add_first_claim(given))
+    (rule,) = tables.rule_results(pages.add_claim_rules(given))
     assert (rule["arm"], rule["metrics"][PRECISION]) == (
         "first claim (untrained)",
         pytest.approx(1 / 3),
@@ -160,4 +183,4 @@ def test_a_page_adds_the_first_claim_of_the_samples_where_no_run_stored_it(tmp_p
         [stored(tmp_path / "none", "statement", before)],
         [stored(short, "ternary", {"accuracy": 1.0})],
     ):
-        assert pages.add_first_claim(results) == results
+        assert pages.add_claim_rules(results) == results

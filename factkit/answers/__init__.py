@@ -11,6 +11,7 @@ UNTRAINED_RULES = {
     "confidence_rule": "confidence rule (untrained)",
     "relation_rule": "relation rule (untrained)",
     "first_claim": "first claim (untrained)",
+    "century_rule": "century rule (untrained)",
 }
 # of `answers.calibration`, in tables of arms
 CALIBRATION = ("brier", "ece", "confidence_auc", "aurc")

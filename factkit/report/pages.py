@@ -16,6 +16,8 @@ from typing import Any
 import pandas as pd
 
 from factkit.answers import calibration, claim_rules, long_form
+from factkit.facts.leads import facts as leads
+from factkit.facts.leads.reader import LeadReader
 from factkit.report import claims, deviations, ledger
 from factkit.report.figures import tables
 from factkit.run import params, past_runs, runs
@@ -205,7 +207,7 @@ def markdown(results: PaperResults) -> str:
     for profile, by_variant in stored.items():
         for variant, group in by_variant.items():
             name = "-".join(filter(None, (profile, variant)))
-            group = add_confidence_rule(add_first_claim(group))
+            group = add_confidence_rule(add_claim_rules(group))
             table = tables.results_table(group, own.shown_metrics).to_markdown()
             parts.append(f"### `{name}`\n\n{_describe_runs(group)}\n\n{table}\n")
             parts += _same_answered_table(paper, group)
@@ -228,24 +230,34 @@ def markdown(results: PaperResults) -> str:
     return "\n".join([*parts, _list_reasons(results.claims)] if root else parts)
 
 
-def add_first_claim(results: Sequence[Result]) -> list[Result]:
-    """The results, the rule `first_claim` added to the first that did not store it.
+def add_claim_rules(results: Sequence[Result]) -> list[Result]:
+    """The results, with `first_claim` and, for Wikipedia leads, `century_rule` added to
+    the first that has the base policy's answers, if no run stored these rules.
 
-    It is computed from samples.jsonl where the stored precision is the mean over these
-    samples and not over sets.
+    They are computed from samples.jsonl where the stored precision is the mean over
+    these samples and not over sets.
     """
-    name, rule = "factual_precision", "first_claim"
+    name = "factual_precision"
     for i, r in enumerate(results):
         path = Path(r.get("folder", ""), "samples.jsonl")
         before = r["metrics"].get(f"before_{name}")
-        if f"{rule}_{name}" in r["metrics"] or before is None or not path.exists():
+        if before is None or not path.exists():
             continue
         base = [row for row, _ in long_form.read_samples(path)]
-        if math.isclose(long_form.scores(base)[name], before):
-            scores = claim_rules.score_rules(base)[rule]
-            added = {f"{rule}_{metric}": value for metric, value in scores.items()}
-            new = {**r, "metrics": {**r["metrics"], **added}}
-            return [*results[:i], new, *results[i + 1 :]]
+        if not math.isclose(long_form.scores(base)[name], before):
+            continue
+        rules = {"first_claim": claim_rules.first_claim(base)}
+        if r.get("params", {}).get("verifier") == "leads":
+            reader = LeadReader(leads.load())
+            rules["century_rule"] = claim_rules.century_rule(base, reader)
+        added = {
+            f"{rule}_{metric}": value
+            for rule, rows in rules.items()
+            if not any(f"{rule}_{name}" in other["metrics"] for other in results)
+            for metric, value in claim_rules.score_rule(base, rows).items()
+        }
+        new = {**r, "metrics": {**r["metrics"], **added}}
+        return [*results[:i], new, *results[i + 1 :]]
     return list(results)
 
 
