@@ -139,9 +139,12 @@ def _state_century(row: CheckedResponse, reader: LeadReader) -> CheckedResponse:
         value = "" if fact.relation == "century" else fact.object
         by_relation.setdefault((fact.relation, value), fact)
     texts = [leads.statement(fact) for fact in by_relation.values()]
-    claims = [Claim(text, text) for text in texts]
-    supports = [Support(reader.verify(text)) for text in texts]
-    return replace(row, response=" ".join(texts), claims=claims, supports=supports)
+    return replace(
+        row,
+        response=" ".join(texts),
+        claims=[Claim(text, text) for text in texts],
+        supports=[Support(reader.verify(text)) for text in texts],
+    )
 
 
 def _relation_of(claim: Claim, facts: FactReader) -> str:
