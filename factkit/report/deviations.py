@@ -48,23 +48,28 @@ def stated(paper: str) -> list[Stated]:
 def of(paper: str, p: SweepParams, whole: bool = False) -> list[str]:
     """The deviations of a run with parameters `p`, as sentences.
 
-    whole: of all parameters, not only of those that its arm reads.
+    whole: of all arms that the paper's notebooks compare and of all parameters, not only
+    of the run's arm and those that it reads.
     """
-    arm = find_papers()[paper].arms[p.arm]
-    values = p.model_dump() | {"algorithm": arm.algorithm}
-    sentences = [
-        row["sentence"].format_map(values)
-        for row in published.read_rows(paper, "deviations")
-        if _holds(row["when"].format_map(values), values)
-    ]
-    reads = type(p) if whole else arm.reads
+    arms = find_papers()[paper].arms
+    rows = published.read_rows(paper, "deviations")
+    sentences: dict[str, None] = {}
+    for name in p.arms.split() if whole else [p.arm]:
+        own = {"arm": name, "algorithm": arms[name].algorithm}
+        values = p.model_dump() | own
+        sentences |= {
+            row["sentence"].format_map(values): None
+            for row in rows
+            if _holds(row["when"].format_map(values), values)
+        }
+    reads = type(p) if whole else arms[p.arm].reads
     for row in stated(paper):
         value = getattr(p, row.key)
         if row.key in reads.model_fields and not row.is_met(value):
             shown = "none" if value == "" else value
             theirs = f"the paper: {row.paper} ({row.section})"
-            sentences.append(f"{row.meaning}: {shown}; {theirs}")
-    return sentences
+            sentences[f"{row.meaning}: {shown}; {theirs}"] = None
+    return [*sentences]
 
 
 def _holds(when: str, values: Mapping[str, Any]) -> bool:
