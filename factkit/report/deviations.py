@@ -48,8 +48,8 @@ def stated(paper: str) -> list[Stated]:
 def of(paper: str, p: SweepParams, whole: bool = False) -> list[str]:
     """The deviations of a run with parameters `p`, as sentences.
 
-    whole: of all arms that the paper's notebooks compare and of all parameters, not only
-    of the run's arm and those that it reads.
+    whole: of all arms that the notebooks compare and of all parameters, not only of
+    the run's arm and those that it reads.
     """
     arms = find_papers()[paper].arms
     rows = published.read_rows(paper, "deviations")
