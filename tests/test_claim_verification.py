@@ -187,7 +187,7 @@ def test_shares_of_the_form_of_forced_answers_and_searches():
     assert cv.summary(rows, max_searches=4)["format_share"] == 2 / 4
 
 
-def test_a_rule_cites_the_entries_whose_text_is_thought_and_none_for_nei():
+def test_a_rule_cites_the_entries_whose_text_is_thought_else_says_nei():
     found = "[[a]]: Bo bakes.\n[[b]]: Bo is old.\n[[c]]: Cy bakes."
     turns = [
         Turn("<plan>p</plan>\n<search>Bo</search>", True),
@@ -197,7 +197,11 @@ def test_a_rule_cites_the_entries_whose_text_is_thought_and_none_for_nei():
     for label, cited in ((SUPPORT, ("a", "b")), (NEI, ())):
         said = row(SUPPORT, "ab", label, "abc")
         said = replace(said, trajectory=[*turns, said.trajectory[-1]])
-        assert cv.cite_what_was_read(said) == Answer(label, cited)
+        assert cv.answer_what_was_read(said) == Answer(label, cited)
+    unread = Turn("<think>Bo sings. baker baker same.</think>", True)
+    said = row(SUPPORT, "ab", SUPPORT, "abc")
+    said = replace(said, trajectory=[*turns[:2], unread, said.trajectory[-1]])
+    assert cv.answer_what_was_read(said) == Answer(NEI, ())
 
 
 def test_a_rule_cites_the_entries_that_a_thought_names():
@@ -206,4 +210,4 @@ def test_a_rule_cites_the_entries_that_a_thought_names():
     said = row(REFUTE, "a", REFUTE, "abc")
     turns = [Turn(f"<information>{found}</information>", False), Turn(thought, True)]
     said = replace(said, trajectory=[*turns, said.trajectory[-1]])
-    assert cv.cite_what_was_read(said) == Answer(REFUTE, ("a",))
+    assert cv.answer_what_was_read(said) == Answer(REFUTE, ("a",))

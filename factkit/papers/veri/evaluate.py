@@ -157,14 +157,14 @@ def marks(answer: Answer, label: str, gold: Sequence[str]) -> dict[str, float]:
     return values
 
 
-def cite_what_was_read(row: Verified) -> Answer:
-    """The answer with other evidence: the entries found that the thoughts name by id or
-    repeat as a whole; none with the label NOT ENOUGH INFO.
+def answer_what_was_read(row: Verified) -> Answer:
+    """The answer with the entries found that the thoughts name by id or repeat as a
+    whole as its evidence; NOT ENOUGH INFO if there is none.
 
     A rule without RL for a policy whose thoughts state what it read, as those of the
-    scripts do (ours): what exact citation alone gains.
+    scripts do (ours): what exact citation, and to say that nothing was found, gain.
     """
-    label, steps = row.answer.label, t.parse_steps(row.trajectory)
+    steps = t.parse_steps(row.trajectory)
     thoughts = " ".join(step.text for step in steps if step.kind == "think")
     found = "\n".join(step.text for step in steps if step.kind == "information")
     read = [
@@ -172,7 +172,9 @@ def cite_what_was_read(row: Verified) -> Answer:
         for entry, text in ENTRY.findall(found)
         if text in thoughts or f"[[{entry}]]" in thoughts
     ]
-    return Answer(label, () if label == NEI else tuple(dict.fromkeys(read)))
+    if row.answer.label == NEI or not read:
+        return Answer(NEI, ())
+    return Answer(row.answer.label, tuple(dict.fromkeys(read)))
 
 
 # ---- all answers
