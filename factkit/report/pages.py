@@ -323,9 +323,11 @@ def _list_reasons(claims: pd.DataFrame) -> str:
 def _describe_runs(results: Sequence[Any]) -> str:
     taken = [r["wall_s"] / 60 for r in results if "wall_s" in r]
     devices = sorted({r["device"] for r in results if "device" in r})
+    commits = sorted({r["git"][:8] for r in results if r.get("git")})
+    where = f"at {', '.join(commits)} on" if commits else "on"
     by_verl = sorted({r["arm"] for r in results if "verl" in r.get("recipe", {})})
     return (
-        f"{len(results)} runs on {'; '.join(devices)}; "
+        f"{len(results)} runs {where} {'; '.join(devices)}; "
         f"{min(taken):.1f} to {max(taken):.1f} minutes each."
         + (f" Trained by verl: {', '.join(by_verl)}." if by_verl else "")
     )
