@@ -31,6 +31,7 @@ SEEDS = {  # of each profile, with its variant, of each paper
         "tiny-small": "0 1 2",
         "tiny-large": "0 1 2",
         "laptop": "0 1 2",
+        "laptop-closedbook": "0 1 2",
         "laptop-withheld": "0 1 2",
     }
     | WORLDS
