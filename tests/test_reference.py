@@ -42,7 +42,7 @@ SEEDS = {  # of each profile, with its variant, of each paper
     | SPLITS,
     "reason": {"tiny": "0 1 2", "laptop": "0 1 2"} | WORLDS | SPLITS,
     "rlfh": {"tiny": "0 1 2", "laptop": "0 1 2"} | WORLDS | SPLITS,
-    "veri": {"tiny": "0 1 2", "laptop": "0 1 2"} | WORLDS,
+    "veri": {"tiny": "0 1 2", "laptop": "0 1 2"} | WORLDS | SPLITS,
     "compare": {"tiny": "0 1 2", "tiny-short": "0 1 2", "tiny-fivefold": "0"}
     | {"laptop": "0 1 2"},
 }
