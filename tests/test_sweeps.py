@@ -58,7 +58,8 @@ def test_truthrl_s_rl_waits_for_its_start_of_its_seed_asked_for_or_not(tmp_path)
     for arm in chosen.split():
         for seed in (0, 7):
             from_base = arm in ("prompting", "sft")
-            first = set() if from_base else {f"{train}/r_tuning-s{seed}"}
+            start = f"{train}/random_abstention-s{seed}"
+            first = set() if from_base else {start}
             assert waits[f"{train}/{arm}-s{seed}"] == {data} | first
     every = {f"{train}/{arm}-s{seed}" for arm in chosen.split() for seed in (0, 7)}
     for stage in ("13_truthrl_ablations", "14_truthrl_figures"):
