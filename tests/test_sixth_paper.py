@@ -253,7 +253,7 @@ def test_a_sixth_paper_is_checked_planned_trained_and_reported(tree):
 
     page = factkit(root, "report", "modest")
     assert "# Modest answers: what came out" in page
-    assert "2 runs " in page and "| modest" in page
+    assert "2 runs on" in page and "| modest" in page  # at no commit
     assert "claims" not in page and "differs" not in page
 
     after = digests(root)

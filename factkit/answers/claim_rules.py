@@ -1,7 +1,7 @@
 """Untrained rules for long answers, to compare trained policies with.
 
 A policy that learns only to say less gains precision without a better answer. A rule
-needs no training for this: it leaves out claims of the base policy's answers.
+needs no training for this: it changes the base policy's answers.
 
 | rule | of each answer it keeps |
 |---|---|
@@ -26,7 +26,7 @@ from factkit.answers.items import Items
 from factkit.answers.long_form import CheckedResponse
 from factkit.facts.leads import facts as leads
 from factkit.facts.leads.reader import LeadReader
-from factkit.facts.source import Fact, FactReader
+from factkit.facts.source import FactReader
 from factkit.run.statistics import means
 from factkit.verify.claims import Claim
 from factkit.verify.outcome import Support
@@ -128,17 +128,11 @@ def gain_table(
 def _state_century(row: CheckedResponse, reader: LeadReader) -> CheckedResponse:
     if row.claims is None:
         return row
-    by_relation: dict[tuple[str, str], Fact] = {}
     sentences = dict.fromkeys(claim.sentence for claim in row.claims)
     statements = chain.from_iterable(map(reader.statements, sentences))
-    for fact, _ in filter(None, map(reader.parse, statements)):
-        if fact.relation in ("birth_year", "death_year"):
-            fact = replace(
-                fact, relation="century", object=leads.century(int(fact.object))
-            )
-        value = "" if fact.relation == "century" else fact.object
-        by_relation.setdefault((fact.relation, value), fact)
-    texts = [leads.statement(fact) for fact in by_relation.values()]
+    parsed = filter(None, map(reader.parse, statements))
+    facts = leads.in_centuries(fact for fact, _ in parsed)
+    texts = [leads.statement(fact) for fact in facts]
     return replace(
         row,
         response=" ".join(texts),

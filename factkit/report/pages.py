@@ -323,7 +323,8 @@ def _list_reasons(claims: pd.DataFrame) -> str:
 def _describe_runs(results: Sequence[Any]) -> str:
     taken = [r["wall_s"] / 60 for r in results if "wall_s" in r]
     devices = sorted({r["device"] for r in results if "device" in r})
-    commits = sorted({r["git"][:8] for r in results if r.get("git")})
+    named = {r.get("git", "none: ") for r in results}
+    commits = sorted(name for name in named if not name.startswith("none: "))
     where = f"at {', '.join(commits)} on" if commits else "on"
     by_verl = sorted({r["arm"] for r in results if "verl" in r.get("recipe", {})})
     return (

@@ -8,8 +8,8 @@ leads say nothing exact about is inconclusive. Ours; the papers verify with web 
 
 import re
 from collections import Counter, defaultdict
-from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
 from functools import cache, cached_property
 
 from factkit.data import assets
@@ -346,6 +346,20 @@ def _occupation(subject: Subject, occupation: str) -> Verification:
     ):
         return "inconclusive"
     return "contradicted"
+
+
+def in_centuries(facts: Iterable[Fact]) -> list[Fact]:
+    """The facts, each once, with the century in place of a year of birth or death.
+
+    Of several centuries the first stays.
+    """
+    stated: dict[Fact | str, Fact] = {}
+    for fact in facts:
+        if fact.relation in ("birth_year", "death_year"):
+            value = century(int(fact.object))
+            fact = replace(fact, relation="century", object=value)
+        stated.setdefault("century" if fact.relation == "century" else fact, fact)
+    return list(stated.values())
 
 
 def century(year: int) -> str:

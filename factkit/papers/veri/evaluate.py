@@ -158,11 +158,11 @@ def marks(answer: Answer, label: str, gold: Sequence[str]) -> dict[str, float]:
 
 
 def answer_what_was_read(row: Verified) -> Answer:
-    """The answer with the entries found that the thoughts name by id or repeat as a
-    whole as its evidence; NOT ENOUGH INFO if there is none.
+    """The policy's label, with those entries as evidence that its thoughts name by id
+    or repeat as a whole; NOT ENOUGH INFO if there is no such entry.
 
     A rule without RL for a policy whose thoughts state what it read, as those of the
-    scripts do (ours): what exact citation, and to say that nothing was found, gain.
+    scripts do (ours): the gain by exact citation and by saying that nothing was found.
     """
     steps = t.parse_steps(row.trajectory)
     thoughts = " ".join(step.text for step in steps if step.kind == "think")
