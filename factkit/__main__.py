@@ -15,6 +15,7 @@ from factkit.gpu import bill as bills
 from factkit.run import failures, files, folders, params
 from factkit.run.arms import find_papers
 from factkit.run.options import (
+    ALL,
     FIRST,
     Chosen,
     Jobs,
@@ -97,15 +98,16 @@ def sweep(
     """Run arms × seeds, then ablations and figures.
 
     `all` runs the papers one after another. With --worlds 3 the main arms also run in
-    two other fact worlds, at laptop with two other splits. An interrupted sweep
-    continues when it is called again. Options after -- are Snakemake's own.
+    two other fact worlds, at laptop with two other splits; with --variant all every
+    variant runs. An interrupted sweep continues when it is called again. Options after
+    -- are Snakemake's own.
 
     Example: python -m factkit sweep truthrl --profile tiny -- --dry-run
     """
     changed = read_set(setting.values)
     named = {k: v for k, v in vars(chosen).items() if v and k in ("arms", "seeds")}
     sweeps = []  # all are checked before the first one runs
-    names = [*find_papers()] if paper == "all" else [paper]
+    names = [*find_papers()] if paper == ALL else [paper]
     for name in names:
         for variant in chosen.variants(name, setting, alone=len(names) == 1):
             p = replace(setting, variant=variant).load(name)
@@ -152,7 +154,7 @@ def check(
     print("\n".join(changed[:MOST_CHANGES]), end="\n" * bool(changed))
     if more := changed[MOST_CHANGES:]:
         print(f"and {len(more)} more of --set")
-    if getattr(p, "has_own_data", False):
+    if p.has_own_data:
         from factkit.report import own_data
 
         for line in own_data.describe(p):

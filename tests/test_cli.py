@@ -79,6 +79,18 @@ def test_a_sweep_of_three_worlds_runs_the_variants_that_differ_in_the_world_alon
     assert len(begun) == 5 * 3 + 1  # the comparison has one world
 
 
+def test_a_sweep_of_all_variants_leaves_out_a_user_s_own_data(factkit, monkeypatch):
+    begun = []
+    monkeypatch.setattr(Sweep, "run", lambda sweep, **_: begun.append(sweep.params))
+    every = ("sweep", "truthrl", "--profile", "laptop", "--variant", "all")
+    assert factkit(*every)[0] == 0
+    assert [p.variant for p in begun] == [
+        *("closedbook", "split1", "split2", "withheld"),
+        "",  # the figures of the last one show the others, too
+    ]
+    assert factkit(*every, "--worlds", "3")[0] == 2
+
+
 def test_a_user_s_mistake_exits_with_2_and_names_it(factkit):
     for command, named in (
         ("sweep rlfh --worlds 9", "has files for 3 of rlfh"),

@@ -34,7 +34,7 @@ def preflight(p: Any) -> None:
 def needed(p: Any, strict: bool = True) -> list[Check]:
     """Checks of the services, weights and files that all notebooks of a paper need."""
     checks = []
-    if getattr(p, "has_own_data", False):
+    if p.has_own_data:
         checks += open_source(OWN, p).checks(p)
     if has_judge(p):
         model = getattr(p, "relevance_model", "") or p.judge_model

@@ -3,7 +3,7 @@
 import functools
 import inspect
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Annotated, Any, Literal
 
 import typer
@@ -13,7 +13,8 @@ from factkit.run.arms import find_papers
 from factkit.run.params.reading import read_value
 
 Name: Any = Literal[tuple(find_papers())]
-NameOrAll: Any = Literal[(*find_papers(), "all")]
+ALL = "all"
+NameOrAll: Any = Literal[(*find_papers(), ALL)]
 FIRST = next(iter(find_papers()))
 Paper = Annotated[Name, typer.Argument()]
 Papers = Annotated[NameOrAll, typer.Argument()]
@@ -57,11 +58,18 @@ class Chosen:
     ] = 1
 
     def variants(self, paper: str, setting: Setting, alone: bool) -> list[str]:
-        """The variants to sweep: the setting's own, then its other worlds or splits.
+        """The variants to sweep: the setting's own, then its other worlds or splits;
+        of `all` each but a user's own data, the main setting last.
 
         alone: no other paper is swept. Raises ParamError if there are parameter files
         for fewer; a paper that has none is swept in one world beside others.
         """
+        if setting.variant == ALL:
+            if self.worlds > 1:
+                raise params.ParamError("--variant all has all worlds: omit --worlds")
+            names = [*params.variants(paper, setting.profile), ""]
+            loaded = {n: replace(setting, variant=n).load(paper) for n in names}
+            return [n for n, p in loaded.items() if not p.has_own_data]
         others = params.other_worlds(paper, setting.profile, setting.variant)
         if self.worlds > 1 + len(others) and (others or alone):
             raise params.ParamError(

@@ -152,7 +152,7 @@ class Sweep:
     def has_changed_data(self) -> bool:
         """Whether the data were made of other files of the user's than there are."""
         p = self.params
-        if not getattr(p, "has_own_data", False):
+        if not p.has_own_data:
             return False
         data = read_results(folders.run_folder(p.data_notebook, p))
         return data is not None and data["inputs"].get(OWN_DATA) != p.own_checksum()

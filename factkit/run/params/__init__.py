@@ -103,14 +103,16 @@ def yaml_path(paper: str, profile: str, variant: str = "") -> Path:
     return path
 
 
+def variants(paper: str, profile: str) -> list[str]:
+    """The variants of a paper at a profile, for which there are files."""
+    files = (ROOT / "params" / profile).glob(f"{paper}-*.yaml")
+    return sorted(path.stem.removeprefix(f"{paper}-") for path in files)
+
+
 def other_worlds(paper: str, profile: str, variant: str = "") -> list[str]:
     """The variants with the values of `variant` in other fact worlds, or with other
-    splits, for which there are files."""
-    names = (
-        path.stem.removeprefix(f"{paper}-")
-        for path in (ROOT / "params" / profile).glob(f"{paper}-*.yaml")
-    )
-    return sorted(name for name in names if is_world_of(name, variant))
+    splits."""
+    return [name for name in variants(paper, profile) if is_world_of(name, variant)]
 
 
 def is_world_of(name: str, variant: str = "") -> bool:

@@ -30,7 +30,6 @@ class OwnDataParams(BaseModel):
 
     @property
     def has_own_data(self) -> bool:
-        """Whether the rows are the user's own."""
         return getattr(self, self.rows_of[0]) == OWN
 
     @property

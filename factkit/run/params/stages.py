@@ -32,6 +32,11 @@ class RunParams(BaseModel):
     output_dir: fields.Folder = "outputs"
     seed: fields.Seed = 0
 
+    @property
+    def has_own_data(self) -> bool:
+        """Whether the rows are the user's own."""
+        return False
+
 
 class SweepParams(RunParams):
     """The arms and seeds that a sweep runs and a paper's notebooks compare."""
