@@ -10,6 +10,7 @@ from pathlib import Path
 
 import pytest
 import yaml
+from filelock import FileLock
 
 from factkit import UserError
 from factkit.gpu import doctor
@@ -350,6 +351,27 @@ def test_a_sweep_is_refused_where_a_run_takes_more_gpus_than_there_are(
     sweep.run()
     assert ["gpu=8" in command for command in seen] == [False, True]
     assert ['"slots": "yes"' in command[-1] for command in seen] == [False, True]
+
+
+def test_beside_another_sweep_of_the_paper_all_is_trained_before_it_waits(
+    monkeypatch, tmp_path
+):
+    p = params.load("truthrl", "tiny", {"output_dir": str(tmp_path)})
+    sweep = sweeps.Sweep("truthrl", p, ["ternary"], [3], ablations=True)
+    sweep.folder.mkdir()
+    commands, comparing = [], FileLock(sweep.folder / ".truthrl.sweep.lock")
+
+    def run(command, *_):
+        commands.append([w for w in command if w.endswith("results.json")])
+        comparing.release()
+        return 0, ""
+
+    monkeypatch.setattr(sweeps, "_run", run)
+    with comparing:
+        sweep.run()
+    made = {Path(name).parent.name for name in commands[0]}
+    assert made == {"main-s0", "random_abstention-s3", "ternary-s3"}
+    assert commands[1:] == [[]]  # all
 
 
 PAPERMILL = """#!{python}

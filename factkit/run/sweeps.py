@@ -102,12 +102,11 @@ class Sweep:
         threads = int(env["OMP_NUM_THREADS"])
         cores = ["--jobs", str(jobs)] if remote else ["--cores", str(threads * jobs)]
         snakefile = str(Path(__file__).with_name("Snakefile"))
-        command = [sys.executable, "-m", "snakemake", *targets]  # before the options
-        command += ["--snakefile", snakefile, "--directory", str(ROOT)]
-        command += ["--rerun-triggers", "mtime", *cores]
-        command += ["--resources", f"gpu={visible}"] if visible else []
-        command += ["--nolock", "--keep-going"]  # our own locks end with their process
-        command += [] if dry else ["--quiet", "rules", "host"]
+        general = ["--snakefile", snakefile, "--directory", str(ROOT)]
+        general += ["--rerun-triggers", "mtime", *cores]
+        general += ["--resources", f"gpu={visible}"] if visible else []
+        general += ["--nolock", "--keep-going"]  # our own locks end with their process
+        general += [] if dry else ["--quiet", "rules", "host"]
         config = ["--config", f"threads={threads}", f"sweep={self._config(visible)}"]
         profile = os.environ.get("SNAKEMAKE_PROFILE")
         if profile and "--profile" not in extra:
@@ -115,13 +114,15 @@ class Sweep:
         rules = ["figures", "ablations"] if self.ablations else ["figures"]
         notebooks = find_papers()[self.paper].notebooks
         rules = [rule for rule in rules if rule in notebooks and not (dry or targets)]
-        calls = _calls(self.folder, [] if dry else self._needed_runs(), rules)
+        runs = [] if dry else self._needed_runs()
+        calls = _calls(self.folder / f".{self.paper}.sweep.lock", runs, rules)
         where, started = folders.relative(self.folder), time.time()
         try:
             with contextlib.closing(calls):  # and the locks that it holds
-                for options in calls:
-                    words = [*command, *extra, *renewed, *options, *config]
-                    code, output = _run(words, env, label, bool(extra))
+                for first, options in calls:
+                    command = [sys.executable, "-m", "snakemake", *(first or targets)]
+                    command += [*general, *extra, *renewed, *options, *config]
+                    code, output = _run(command, env, label, bool(extra))
                     if code:
                         break
         except KeyboardInterrupt:
@@ -254,15 +255,17 @@ def train_arms(paper: str, p: Any) -> list[dict[str, Any]]:
 
 
 def _calls(
-    folder: Path, needed: Sequence[Path], compared: Sequence[str]
-) -> Generator[list[str], None, None]:
-    """Options of each call of Snakemake: one call, or two beside another sweep.
+    last: Path, needed: Sequence[Path], compared: Sequence[str]
+) -> Generator[tuple[list[str], list[str]], None, None]:
+    """Targets (none: the sweep's) and options of each call of Snakemake: one call, or
+    two beside another sweep.
 
     Sweeps of one folder train at the same time: the first that locks a run makes it,
-    the others wait for it. They compare and draw one at a time: a sweep that finds
-    another one comparing trains first, then waits. compared: the rules that compare.
+    the others wait for it. Those of one paper compare and draw one at a time, holding
+    the lock `last`: a sweep that finds another one comparing trains first, then waits.
+    compared: the rules that compare.
     """
-    options, last = ["--rerun-incomplete"], FileLock(folder / ".sweep.lock")
+    options, comparing = ["--rerun-incomplete"], FileLock(last)
     with contextlib.ExitStack() as locks:
 
         def take(lock: FileLock) -> bool:
@@ -271,7 +274,9 @@ def _calls(
             return lock.is_locked
 
         for run in sorted(needed):  # in one order: no two sweeps wait for each other
-            claim = FileLock(folder / f".{run.parent.name}-{run.name}.sweep.lock")
+            claim = FileLock(
+                last.with_name(f".{run.parent.name}-{run.name}.sweep.lock")
+            )
             while not take(claim):
                 if options == ["--rerun-incomplete"]:
                     options = ["--ignore-incomplete"]  # the marks are the other's
@@ -279,13 +284,13 @@ def _calls(
                 if _is_done(run):
                     break
                 time.sleep(child.POLL_S)
-        if not compared or take(last):
-            yield options
+        if not compared or take(comparing):
+            yield [], options
             return
-        yield [*options, "--until", "train"]
+        yield [folders.relative(run / "results.json") for run in needed], options
     print("waiting for another sweep, which compares first …")
-    with last:  # whose comparison is of other arms
-        yield [*options, "--forcerun", *compared]
+    with comparing:  # the other's comparison is of other arms
+        yield [], [*options, "--forcerun", *compared]
 
 
 def _is_done(run: Path) -> bool:
