@@ -1,8 +1,10 @@
 """The ledger: each claim's verdict by one rule, and what is said without one."""
 
 import csv
+from pathlib import Path
 
 import numpy as np
+import pandas as pd
 import pytest
 
 from factkit.report import claims, ledger
@@ -252,6 +254,22 @@ def test_training_that_only_silences_changes_nothing_on_the_same_answers(tmp_pat
     assert row["same answered"] == "+0.0 ± 0.0"
     assert row["by silence"] == "+35.0"
     assert (row["answered before"], row["answered after"]) == ("100", "50")
+
+
+def test_an_answer_is_compared_with_the_first_claim_of_the_start_where_both_answer(
+    tmp_path,
+):
+    """After training 0.8 and 0.9 where the first claims are right in one of two."""
+    after, first = [0.8, 0.9] * 15 + [float("nan")] * 30, [1.0, 0.0] * 15 + [0.0] * 30
+    results = [long_form(tmp_path, "statement", s, after) for s in range(3)]
+    base = long_form(tmp_path, "base", 0, [0.3, 0.5] * 30)
+    folder = Path(base.pop("folder"))
+    table = pd.read_csv(folder / "items.csv").assign(precision_at_1=first)
+    table.to_csv(folder / "items.csv", index=False)
+    base["metrics"]["precision_at_1"] = 0.25
+    base = write_results(folder, base) | {"folder": str(folder)}
+    table = ledger.same_answered("rlfh", [*results, base], "factual_precision")
+    assert table.loc["statement"]["over first claims"].startswith("+35.0 ± ")
 
 
 def test_a_claim_says_whose_results_it_was_judged_by():

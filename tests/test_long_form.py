@@ -52,6 +52,7 @@ def test_scores_by_hand():
         {
             "factual_precision": (2 / 4 + 1 / 1 + 0 / 2) / 3,
             "hallucination_rate": 1 - (2 / 4 + 1 / 1 + 0 / 2) / 3,
+            "precision_at_1": (1 + 1 + 0) / 3,
             # of the three that state a claim, as FactScore counts
             "correct_claims": 3 / 3,
             "incorrect_claims": 4 / 3,

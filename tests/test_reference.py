@@ -1,6 +1,7 @@
 """The committed reference results are whole and say where they come from."""
 
 import csv
+import itertools
 import json
 import re
 import shutil
@@ -9,7 +10,7 @@ import nbformat
 import pytest
 import store_reference
 
-from factkit.run import arms, params
+from factkit.run import arms, folders, params
 from factkit.run.params import ROOT
 from factkit.run.results import write_results
 
@@ -20,32 +21,16 @@ RESULTS = {
     for path in sorted(REFERENCE.glob("*/*/*/results.json"))
 }
 RUNS = {name: result for name, result in RESULTS.items() if "_train/" in name}
-WORLDS = {"tiny-world1": "0", "tiny-world2": "0"}
-SPLITS = {"laptop-split1": "0", "laptop-split2": "0"}
-SEEDS = {  # of each profile, with its variant, of each paper
-    "truthrl": {
-        "tiny": "0 1 2",
-        "tiny-facts": "0 1 2",
-        "tiny-reasoning": "0 1 2",
-        "tiny-retrieval": "0 1 2",
-        "tiny-small": "0 1 2",
-        "tiny-large": "0 1 2",
-        "laptop": "0 1 2",
-        "laptop-closedbook": "0 1 2",
-        "laptop-withheld": "0 1 2",
-    }
-    | WORLDS
-    | SPLITS,
-    "rar": {"tiny": "0 1 2", "tiny-beta0.001": "0", "tiny-beta0.01": "0"}
-    | {"tiny-beta1": "0", "laptop": "0 1 2"}
-    | WORLDS
-    | SPLITS,
-    "reason": {"tiny": "0 1 2", "laptop": "0 1 2"} | WORLDS | SPLITS,
-    "rlfh": {"tiny": "0 1 2", "laptop": "0 1 2"} | WORLDS | SPLITS,
-    "veri": {"tiny": "0 1 2", "laptop": "0 1 2"} | WORLDS | SPLITS,
-    "compare": {"tiny": "0 1 2", "tiny-short": "0 1 2", "tiny-fivefold": "0"}
-    | {"laptop": "0 1 2"},
-}
+
+
+def settings():
+    """The parameters of each profile for CPUs and of its variants, a paper each."""
+    for profile in ("tiny", "laptop"):
+        for paper in arms.find_papers():
+            for variant in ("", *params.variants(paper, profile)):
+                p = params.load(paper, profile, variant=variant)
+                if not p.has_own_data:
+                    yield paper, p
 
 
 def test_reference_results_name_hardware_time_and_commit_and_no_path():
@@ -94,18 +79,14 @@ def test_a_stored_notebook_has_results_and_neither_bars_nor_paths():
         assert store_reference.clean(notebook) == notebook
 
 
-def test_every_arm_and_seed_of_a_profile_has_a_reference():
+def test_every_arm_and_seed_of_a_profile_and_its_variants_has_a_reference():
     missing = []
-    for paper, seeds_of in SEEDS.items():
-        for folder, seeds in seeds_of.items():
-            profile, _, variant = folder.partition("-")
-            (notebook,) = (REFERENCE / folder).glob(f"*_{paper}_train")
-            missing += [
-                f"{folder}/{notebook.name}/{arm}-s{seed}"
-                for arm in params.load(paper, profile, variant=variant).arms.split()
-                for seed in seeds.split()
-                if f"{folder}/{notebook.name}/{arm}-s{seed}" not in RUNS
-            ]
+    for paper, p in settings():
+        notebook = arms.find_papers()[paper].notebooks["train"]
+        folder = folders.profile_folder(p).name
+        for arm, seed in itertools.product(p.arm_names, p.seed_numbers):
+            run = f"{folder}/{notebook}/{arm}-s{seed}"
+            missing += [run] if run not in RUNS else []
     assert missing == []
 
 

@@ -61,6 +61,7 @@ def test_a_question_counts_in_the_metrics_that_it_is_of():
     }
     assert table["open/b"] == {
         "factual_precision": pytest.approx(1 / 3),
+        "precision_at_1": 0,
         "response_rate": 1,
         "factscore_response_rate": 1,
         "correct_claims": 1,

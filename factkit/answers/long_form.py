@@ -224,9 +224,10 @@ def scores(rows: Sequence[CheckedResponse]) -> dict[str, float]:
     factual_precision = (1/|R|) Σ_R c_i / n_i, hallucination_rate = 1 − that (Binary RAR
     §4.1, App. B.1), response_rate = |R| / all; all three in [0, 1]. Means over R, the
     answers given: correct_claims c_i, incorrect_claims n_i − c_i (of these
-    contradicted_claims), total_claims n_i. Means over all: the four as
-    `…_claims_per_question`, and words. What is a mean over R is left out where nobody
-    responds. Each is the mean of its column of `items`.
+    contradicted_claims), total_claims n_i; precision_at_1, whether the first claim is
+    supported. Means over all: the four counts as `…_claims_per_question`, and words.
+    What is a mean over R is left out where nobody responds. Each is the mean of its
+    column of `items`.
     Raises ValueError without a response that can be scored.
     """
     columns = _terms(rows).items()
@@ -273,6 +274,8 @@ def _terms(rows: Sequence[CheckedResponse]) -> pd.DataFrame:
     ]
     table["factual_precision"] = table["correct_claims"] / table["total_claims"]
     table["hallucination_rate"] = 1 - table["factual_precision"]
+    first = pd.Series([s[:1] == [Support.SUPPORTED] for s in known], table.index)
+    table["precision_at_1"] = first.where(responds)
     return table.astype(float)
 
 

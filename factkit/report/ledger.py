@@ -153,7 +153,9 @@ def same_answered(paper: str, results: Sequence[Result], metric: str) -> pd.Data
     A policy that stops answering requests that it answered badly improves every mean
     over answers. So each arm is compared with its start on all answers, and on the
     requests that both answered with the same seed; the rest of the change is by
-    silence. The untrained rules are compared with the untrained policy.
+    silence. `over first claims`: how much more precise its answers are there than the
+    untrained policy's first claims. The untrained rules are compared with the untrained
+    policy.
 
     results: of one variant. metric: factual_precision, hallucination_rate or
     claim_precision. One row per trained arm and rule: points, 95 % intervals; per cent
@@ -185,7 +187,8 @@ def same_answered(paper: str, results: Sequence[Result], metric: str) -> pd.Data
             continue
         source = _sources(claim, {"": results})
         by_silence = change.estimate.value - same.estimate.value
-        rows[f"{name} ({source})" if source else name] = {
+        over = judge(_over_first_claims(name, untrained), {"": results}, shared=True)
+        rows[label := f"{name} ({source})" if source else name] = {
             "start": start,
             "change": _format(change.estimate),
             "same answered": _format(same.estimate),
@@ -193,7 +196,14 @@ def same_answered(paper: str, results: Sequence[Result], metric: str) -> pd.Data
             "answered before": f"{100 * fmean(answered[start]):.0f}",
             "answered after": f"{100 * fmean(answered[name]):.0f}",
         }
+        if over.estimate and over.estimate.items:
+            rows[label]["over first claims"] = _format(over.estimate)
     return pd.DataFrame(rows).T.fillna("–").rename_axis("arm")
+
+
+def _over_first_claims(arm: str, untrained: str) -> Claim:
+    metrics = {"metric": "factual_precision", "less_metric": "precision_at_1"}
+    return Claim("", "", more=arm, less=untrained, **metrics)
 
 
 def by_chance(verdicts: Sequence[str]) -> float:

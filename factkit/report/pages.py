@@ -290,8 +290,14 @@ def _same_answered_table(paper: str, results: Sequence[Any]) -> list[str]:
         "its two parts: on\nthe requests answered both before and after training with "
         "the same seed, and by silence. Answered:\npercentage of requests. The rules "
         "are not trained. They leave out claims of the base policy's answers:\nall but "
-        "the first, or those of relations that it mostly gets wrong on train data.\n"
+        "the first, or those of relations that it mostly gets wrong on train data."
     )
+    if "over first claims" in table:
+        head += (
+            "\nOver first claims: precision on the requests that both answered, less "
+            "that of the base policy's\nfirst claims there."
+        )
+    head += "\n"
     text = table.to_markdown(disable_numparse=True)
     return [head, text + "\n"] if len(table) else []
 

@@ -49,7 +49,8 @@ if TYPE_CHECKING:
 
 # metrics stored for each request
 COMPARED = """
-    hallucination_rate claim_precision total_claims words win_rate
+    hallucination_rate factual_precision precision_at_1 claim_precision
+    total_claims words win_rate
     correct_claims_per_question total_claims_per_question short_accuracy
     short_hallucination short_abstention short_truthfulness best_guess_accuracy
     format_following

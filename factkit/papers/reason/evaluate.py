@@ -39,6 +39,7 @@ DETAIL = "correct_claims_per_question"
 # metrics that published/claims.csv compares, stored for each request
 COMPARED = [
     "factual_precision",
+    "precision_at_1",
     "win_rate",
     "malformed",
     DETAIL,
