@@ -121,6 +121,7 @@ def test_each_metric_is_what_a_calculation_by_hand_gives(p, engine, path):
             "words": words,
             "factual_precision": (2 / 3 + 1 / 2) / 2,
             "hallucination_rate": 1 - (2 / 3 + 1 / 2) / 2,
+            "precision_at_1": (1 + 1) / 2,
             "claim_precision": 3 / 5,
             "extraction_failures": 0,
             "verification_failures": 0,
