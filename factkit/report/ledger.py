@@ -9,6 +9,7 @@ import math
 import re
 from collections import Counter
 from collections.abc import Sequence
+from dataclasses import replace
 from statistics import fmean
 
 import pandas as pd
@@ -32,6 +33,7 @@ from factkit.run.statistics import Estimate
 
 # means over the answers given: silence on a badly answered request improves them
 OF_ANSWERS = re.compile(r"(factual_precision|hallucination_rate|claim_precision)$")
+PRECISION, AT_1 = "factual_precision", "precision_at_1"
 PROSE = ("claim", "difference", "why")  # columns with room for words
 
 
@@ -187,8 +189,9 @@ def same_answered(paper: str, results: Sequence[Result], metric: str) -> pd.Data
             continue
         source = _sources(claim, {"": results})
         by_silence = change.estimate.value - same.estimate.value
-        over = judge(_over_first_claims(name, untrained), {"": results}, shared=True)
-        rows[label := f"{name} ({source})" if source else name] = {
+        first = replace(claim, less=untrained, metric=PRECISION, less_metric=AT_1)
+        over = judge(first, {"": results}, shared=True).estimate
+        row = {
             "start": start,
             "change": _format(change.estimate),
             "same answered": _format(same.estimate),
@@ -196,14 +199,10 @@ def same_answered(paper: str, results: Sequence[Result], metric: str) -> pd.Data
             "answered before": f"{100 * fmean(answered[start]):.0f}",
             "answered after": f"{100 * fmean(answered[name]):.0f}",
         }
-        if over.estimate and over.estimate.items:
-            rows[label]["over first claims"] = _format(over.estimate)
+        if over and over.items:
+            row["over first claims"] = _format(over)
+        rows[f"{name} ({source})" if source else name] = row
     return pd.DataFrame(rows).T.fillna("–").rename_axis("arm")
-
-
-def _over_first_claims(arm: str, untrained: str) -> Claim:
-    metrics = {"metric": "factual_precision", "less_metric": "precision_at_1"}
-    return Claim("", "", more=arm, less=untrained, **metrics)
 
 
 def by_chance(verdicts: Sequence[str]) -> float:

@@ -119,8 +119,9 @@ class Sweep:
         where, started = folders.relative(self.folder), time.time()
         try:
             with contextlib.closing(calls):  # and the locks that it holds
-                for first, options in calls:
-                    command = [sys.executable, "-m", "snakemake", *(first or targets)]
+                for runs_alone, options in calls:
+                    wanted = runs_alone or targets  # before the options
+                    command = [sys.executable, "-m", "snakemake", *wanted]
                     command += [*general, *extra, *renewed, *options, *config]
                     code, output = _run(command, env, label, bool(extra))
                     if code:
@@ -255,17 +256,17 @@ def train_arms(paper: str, p: Any) -> list[dict[str, Any]]:
 
 
 def _calls(
-    last: Path, needed: Sequence[Path], compared: Sequence[str]
+    lock: Path, needed: Sequence[Path], compared: Sequence[str]
 ) -> Generator[tuple[list[str], list[str]], None, None]:
     """Targets (none: the sweep's) and options of each call of Snakemake: one call, or
     two beside another sweep.
 
     Sweeps of one folder train at the same time: the first that locks a run makes it,
     the others wait for it. Those of one paper compare and draw one at a time, holding
-    the lock `last`: a sweep that finds another one comparing trains first, then waits.
+    `lock`: a sweep that finds another one comparing trains first, then waits.
     compared: the rules that compare.
     """
-    options, comparing = ["--rerun-incomplete"], FileLock(last)
+    options, comparing = ["--rerun-incomplete"], FileLock(lock)
     with contextlib.ExitStack() as locks:
 
         def take(lock: FileLock) -> bool:
@@ -274,9 +275,8 @@ def _calls(
             return lock.is_locked
 
         for run in sorted(needed):  # in one order: no two sweeps wait for each other
-            claim = FileLock(
-                last.with_name(f".{run.parent.name}-{run.name}.sweep.lock")
-            )
+            name = f".{run.parent.name}-{run.name}.sweep.lock"
+            claim = FileLock(lock.with_name(name))
             while not take(claim):
                 if options == ["--rerun-incomplete"]:
                     options = ["--ignore-incomplete"]  # the marks are the other's

@@ -36,7 +36,7 @@ Comparison = Callable[..., Sequence[float | None]]
 # (examples, responses) → the strategies of each response; None: the annotator failed
 Tagger = Callable[..., Sequence[Collection[str] | None]]
 DETAIL = "correct_claims_per_question"
-# metrics that published/claims.csv compares, stored for each request
+# metrics stored for each request: of published/claims.csv and of the ledger
 COMPARED = [
     "factual_precision",
     "precision_at_1",

@@ -21,7 +21,8 @@ from factkit.papers.rlfh.feedback import Feedback, mean_feedback
 from factkit.verify.failures import check_failures
 from factkit.verify.outcome import Support
 
-# the paper's claims are on these metrics, on each of these sets, and on these ranges
+# the paper's claims and the ledger are on these metrics, on each of these sets, and on
+# these ranges
 COMPARED = ["factual_precision", "precision_at_1", "response_rate"]
 COMPARED += ["correct_claims", "incorrect_claims", "total_claims"]
 SETS = ("hotpotqa", "squad_v2", "biography")
