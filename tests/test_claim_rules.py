@@ -7,16 +7,23 @@ import pytest
 from factkit.answers import UNTRAINED_RULES, claim_rules, long_form, split_gain
 from factkit.answers.engine import ExactEngine
 from factkit.answers.long_form import CheckedResponse
+from factkit.answers.sampling import ScoredSamples
 from factkit.data.examples import Example
 from factkit.facts.leads import facts as leads
 from factkit.facts.leads.reader import LeadReader
 from factkit.facts.source import Fact
 from factkit.papers.reason import evaluate as reasoned
 from factkit.report import ledger, pages
-from factkit.report.figures import tables
+from factkit.report.figures import arm_panels, tables
+from factkit.run.results import write_results
 from factkit.verify.claims import Claim
 from factkit.verify.outcome import Support
 
+RESULT = {  # of results.json
+    **{"schema": 1, "paper": "rlfh", "profile": "tiny", "variant": "", "git": ""},
+    **{"status": "done", "params": {}, "inputs": {}, "versions": {}, "wall_s": 1.0},
+    **{"started": "", "device": "", "deviations": []},
+}
 S, C = Support.SUPPORTED, Support.CONTRADICTED
 PRECISION = "factual_precision"
 
@@ -105,6 +112,41 @@ def test_the_century_rule_states_one_century_for_the_years_of_a_life():
     assert (silent.claims, failed.claims) == ([], None)
 
 
+SAMPLES = [
+    ScoredSamples("c", ["wrong born.", "right born."]),  # in another order
+    ScoredSamples("a", ["right job.", "right job.", "wrong job.", "no unread."]),
+    ScoredSamples("b", ["right born. wrong job.", "right born.", "wrong job."]),
+    ScoredSamples("d", ["right job."]),
+    ScoredSamples("e", ["right job."]),
+]
+
+
+def test_agreement_is_the_share_of_the_samples_that_speak_of_the_same_point():
+    known = engine(*"abcde")
+    agreement = claim_rules.measure_agreement(BASE, SAMPLES, known)
+    assert agreement == [
+        [pytest.approx(2 / 3), 0.0],  # one can't be read; none says when born
+        [0.0, 1.0],
+        [0.5],
+        [],
+        [],
+    ]
+    unread = [row("d", "right unread.")]
+    assert claim_rules.measure_agreement(unread, SAMPLES, known) == [[0.0]]
+    with pytest.raises(KeyError):
+        claim_rules.measure_agreement([row("z", "right job.")], SAMPLES, known)
+
+
+def test_the_consistency_rule_keeps_what_most_samples_agree_on():
+    measured = claim_rules.score_consistency(BASE, SAMPLES, engine(*"abcde"))
+    assert measured["consistency_rule_response_rate"] == pytest.approx(2 / 4)
+    assert measured[f"consistency_rule_{PRECISION}"] == pytest.approx((1 + 0) / 2)
+    correct, other = claim_rules.CURVE[:2]
+    assert measured[f"consistency_0.9_{correct}"] == 0.0
+    assert measured[f"consistency_0.9_{other}"] == pytest.approx(1 / 4)
+    assert measured[f"consistency_0.4_{other}"] == pytest.approx(2 / 4)  # half of two
+
+
 def test_the_gain_of_a_rule_has_two_parts():
     before = long_form.scores(BASE)
     assert before[PRECISION] == pytest.approx((0.5 + 0 + 0) / 3)
@@ -184,3 +226,35 @@ def test_a_page_adds_the_first_claim_of_the_samples_where_no_run_stored_it(tmp_p
         [stored(short, "ternary", {"accuracy": 1.0})],
     ):
         assert pages.add_claim_rules(results) == results
+
+
+def test_tables_have_the_consistency_rule_of_the_run_that_gave_the_base_answers(
+    tmp_path,
+):
+    measured = claim_rules.score_consistency(BASE, SAMPLES, engine(*"abcde"))
+    data = tmp_path / "tiny" / "40_rlfh_data" / "main-s0"
+    trained = tmp_path / "tiny" / "42_rlfh_train" / "base-s0"
+    run = {**stored(trained, "base", {}), "paper": "rlfh"}
+    run["inputs"] = {"references.json": "another"}
+    assert tables.add_consistency_rule([run]) == [run]  # no run of the notebook
+    data.mkdir(parents=True)
+    data.joinpath("references.json").write_text("{}", "utf-8")
+    head = {"notebook": "40_rlfh_data", "arm": "main", "seed": 0, "metrics": measured}
+    content = write_results(data, RESULT | head)
+    assert tables.add_consistency_rule([run]) == [run]  # of other answers
+    run["inputs"] = {f"{data}/{k}": v for k, v in content["files"].items()}
+    (shown,) = tables.rule_results(tables.add_consistency_rule([run]))
+    assert shown["arm"] == "consistency rule (untrained)"
+    assert shown["metrics"][PRECISION] == measured[f"consistency_rule_{PRECISION}"]
+
+
+def test_the_front_draws_the_rule_as_a_line_and_each_arm_as_a_mark():
+    measured = claim_rules.score_consistency(BASE, SAMPLES, engine(*"abcde"))
+    groups = {"base": [{"metrics": long_form.scores(BASE)}], "dpo": [{"metrics": {}}]}
+    (ax,) = arm_panels.claims_front(groups, measured).axes
+    line, *marks = ax.lines
+    assert line.get_xdata()[0] == measured[f"consistency_0.0_{claim_rules.CURVE[1]}"]
+    assert len(line.get_xdata()) == len(claim_rules.CUTS)
+    assert [(*m.get_xdata(), *m.get_ydata()) for m in marks] == [(1.0, 0.25)]
+    (without,) = arm_panels.claims_front(groups, {}).axes
+    assert len(without.lines) == 1

@@ -12,6 +12,7 @@ UNTRAINED_RULES = {
     "relation_rule": "relation rule (untrained)",
     "first_claim": "first claim (untrained)",
     "century_rule": "century rule (untrained)",
+    "consistency_rule": "consistency rule (untrained)",
 }
 # of `answers.calibration`, in tables of arms
 CALIBRATION = ("brier", "ece", "confidence_auc", "aurc")

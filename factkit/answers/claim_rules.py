@@ -8,12 +8,15 @@ needs no training for this: it changes the base policy's answers.
 | relation_rule | the claims of relations that the base policy mostly gets right |
 | first_claim | the first claim |
 | century_rule | the claims that can be read, years of birth and death as a century |
+| consistency_rule | the claims that more than half of the policy's samples agree with |
 
 The relations are judged by answers to training requests, never by the test answers.
 The third rule is for Wikipedia leads alone. It was written after RLFH had been seen to
-replace years by centuries, and shows what this is worth without training.
+replace years by centuries, and shows what this is worth without training. The last one
+costs several samples a request instead of one.
 """
 
+from collections import Counter
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import replace
 from itertools import chain, compress
@@ -24,12 +27,21 @@ from factkit.answers import long_form, split_gain
 from factkit.answers.engine import ClaimEngine, ExactEngine
 from factkit.answers.items import Items
 from factkit.answers.long_form import CheckedResponse
+from factkit.answers.sampling import ScoredSamples
 from factkit.facts.leads import facts as leads
 from factkit.facts.leads.reader import LeadReader
 from factkit.facts.source import FactReader
 from factkit.run.statistics import means
 from factkit.verify.claims import Claim
 from factkit.verify.outcome import Support
+
+MOST = 0.5  # of the samples; fewer do not count as agreement
+CUTS = (0.0, 0.2, 0.3, 0.4, 0.5, 0.6, 0.7, 0.8, 0.9)  # of the curve
+CURVE = (
+    "correct_claims_per_question",
+    "incorrect_claims_per_question",
+    "response_rate",
+)
 
 
 def first_claim(rows: Sequence[CheckedResponse]) -> list[CheckedResponse]:
@@ -56,6 +68,35 @@ def century_rule(
     reader can't parse are left out.
     """
     return [_state_century(row, reader) for row in rows]
+
+
+def consistency_rule(
+    rows: Sequence[CheckedResponse],
+    agreement: Sequence[Sequence[float]],
+    above: float = MOST,
+) -> list[CheckedResponse]:
+    """The answers with their claims of an `agreement` above this alone."""
+    return [
+        _select(row, [share > above for share in shares])
+        for row, shares in zip(rows, agreement, strict=True)
+    ]
+
+
+def measure_agreement(
+    rows: Sequence[CheckedResponse],
+    samples: Sequence[ScoredSamples],
+    engine: ExactEngine,
+) -> list[list[float]]:
+    """How far a policy's samples agree with each claim of its answers, in [0, 1].
+
+    Of the samples that state an object of the claim's subject and relation, the share
+    that states the same one; 0 if none does, or if the reader can't parse the claim.
+    SelfCheckGPT (arXiv 2303.08896) asks a model where facts are compared here.
+
+    samples: of the same requests, in any order. Raises KeyError for a row without.
+    """
+    drawn = {row.id: row.responses for row in samples}
+    return [_agreement(row, drawn[row.id], engine) for row in rows]
 
 
 def relations_mostly_right(
@@ -105,6 +146,28 @@ def score_rule(
     return means(items_of(rows).values()) | shared
 
 
+def score_consistency(
+    base: Sequence[CheckedResponse],
+    samples: Sequence[ScoredSamples],
+    engine: ExactEngine,
+    items_of: Callable[[Sequence[CheckedResponse]], Items] = long_form.items,
+) -> dict[str, float]:
+    """The metrics of `consistency_rule` as consistency_rule_<name>, and those of
+    CURVE with other cuts as consistency_<cut>_<name>."""
+    agreement = measure_agreement(base, samples, engine)
+    rule = score_rule(base, consistency_rule(base, agreement), items_of)
+    metrics = {f"consistency_rule_{name}": value for name, value in rule.items()}
+    for cut in CUTS:
+        kept = means(items_of(consistency_rule(base, agreement, cut)).values())
+        metrics |= {f"consistency_{cut}_{name}": kept[name] for name in CURVE}
+    return metrics
+
+
+def select_consistency(metrics: Mapping[str, float]) -> dict[str, float]:
+    """Of the metrics of a data notebook's run, those of `score_consistency`."""
+    return {k: v for k, v in metrics.items() if k.startswith("consistency_")}
+
+
 def gain_table(
     after: Mapping[str, float],
     rules: Mapping[str, Mapping[str, float]],
@@ -139,6 +202,24 @@ def _state_century(row: CheckedResponse, reader: LeadReader) -> CheckedResponse:
         claims=[Claim(text, text) for text in texts],
         supports=[Support(reader.verify(text)) for text in texts],
     )
+
+
+def _agreement(
+    row: CheckedResponse, responses: Sequence[str], engine: ExactEngine
+) -> list[float]:
+    stated = [
+        {fact for c in engine.claims(row.id, text) if (fact := _fact(c, engine.facts))}
+        for text in responses
+    ]
+    same = Counter(chain.from_iterable(stated))
+    on_point = Counter(point for facts in stated for point in {f[:2] for f in facts})
+    claimed = [_fact(claim, engine.facts) for claim in row.claims or ()]
+    return [same[f] / on_point[f[:2]] if f and f in same else 0.0 for f in claimed]
+
+
+def _fact(claim: Claim, facts: FactReader) -> tuple[str, str, str] | None:
+    parsed = facts.parse(claim.text)
+    return parsed and (parsed[0].subject, parsed[0].relation, parsed[0].object)
 
 
 def _relation_of(claim: Claim, facts: FactReader) -> str:

@@ -130,6 +130,14 @@ def sample_and_score(
     return _sample(stage, policy, examples, draws)
 
 
+def sample(
+    policy: Policy, examples: Sequence[Example], draws: Draws, path: Path
+) -> list[ScoredSamples]:
+    """Sample responses to each request, unscored; resumable from `path` by parts."""
+    stage = Stage(path, ScoredSamples, list, lambda row: True)
+    return _sample(stage, policy, examples, draws)
+
+
 def _sample(
     stage: Stage[Row], policy: Policy, examples: Sequence[Example], draws: Draws
 ) -> list[Row]:

@@ -208,6 +208,7 @@ def markdown(results: PaperResults) -> str:
         for variant, group in by_variant.items():
             name = "-".join(filter(None, (profile, variant)))
             group = add_confidence_rule(add_claim_rules(group))
+            group = tables.add_consistency_rule(group)
             table = tables.results_table(group, own.shown_metrics).to_markdown()
             parts.append(f"### `{name}`\n\n{_describe_runs(group)}\n\n{table}\n")
             parts += _same_answered_table(paper, group)

@@ -29,8 +29,10 @@ from factkit.report.figures import (
     name_arm,
     new_figure,
     percent_axis,
+    point,
     write_note,
 )
+from factkit.report.figures.run_panels import numbered
 from factkit.run.statistics import t_interval
 
 Groups = Mapping[str, Sequence[Mapping[str, Any]]]  # arm → results of its seeds
@@ -40,6 +42,7 @@ OUTCOMES = (
     ("hallucination", "hallucinated", WRONG),
     ("abstention", "abstained", ABSTAIN),
 )
+CLAIMS_FRONT = ("incorrect_claims_per_question", "correct_claims_per_question")
 SOLID: Style = {"colors": PUBLISHED, "linestyles": "-", "lw": 2.5}
 DOTTED: Style = {"colors": "black", "linestyles": ":", "lw": 1.5}
 
@@ -128,6 +131,36 @@ def claims(
         mark(ax, values, "paper, scaled to the base policy's total")
     ax.legend(**LEGEND, **BESIDE)
     return figure
+
+
+def claims_front(groups: Groups, start: Mapping[str, float]) -> Figure:
+    """Correct claims a question against other ones: a mark for each arm, with 95 % t
+    intervals, and the `consistency_line` of `start`. Up and left is better."""
+    figure, ax = new_figure(6.6, 3.9)
+    consistency_line(ax, start)
+    for place, (arm, runs) in enumerate(groups.items()):
+        x, y = (mean_of(runs, name) for name in CLAIMS_FRONT)
+        if x and y:
+            point(ax, x, y, place, format_name(name_arm(arm, runs)))
+    ax.set(xlabel="other claims a question", ylabel="correct claims a question")
+    ax.set(xlim=(0, None), ylim=(0, None))
+    ax.legend(**LEGEND, **BESIDE)
+    return figure
+
+
+def consistency_line(ax: Axes, start: Mapping[str, float]) -> None:
+    """Draw the claims that the untrained consistency rule keeps with each of its cuts.
+
+    start: metrics with those of `claim_rules.score_consistency`; else nothing is drawn.
+    """
+    tables = [numbered([start], "consistency", name) for name in CLAIMS_FRONT]
+    if tables[0].empty:
+        return
+    x, y = (table.iloc[0].to_numpy() for table in tables)
+    style: Style = {"color": PUBLISHED, "marker": ".", "zorder": 1}
+    ax.plot(x, y, **style, label="consistency rule (untrained)")
+    for cut, at_x, at_y in zip(tables[0], x, y, strict=True):
+        ax.annotate(cut, (at_x, at_y), (3, -9), textcoords="offset points", fontsize=7)
 
 
 def mark(ax: Axes, values: Sequence[Sequence[float]], label: str) -> None:
