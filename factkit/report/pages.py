@@ -291,8 +291,8 @@ def _same_answered_table(paper: str, results: Sequence[Any]) -> list[str]:
         "its two parts: on\nthe requests answered both before and after training with "
         "the same seed, and by silence. Answered:\npercentage of requests. The rules "
         "are not trained. They leave out claims of the base policy's answers:\nall but "
-        "the first, those of relations that it mostly gets wrong on train data, or those"
-        "\nthat at most half of its samples on the same point agree with."
+        "the first, those of relations that it mostly gets wrong on train data, or "
+        "those\nthat at most half of its samples on the same point agree with."
     )
     if "over first claims" in table:
         head += (
