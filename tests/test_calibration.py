@@ -6,7 +6,7 @@ import pytest
 from factkit.answers import calibration
 from factkit.answers.short_form import ScoredAnswer
 from factkit.papers.truthrl import figures
-from factkit.report import pages
+from factkit.report import rules
 from factkit.run.results import read_results
 from factkit.run.runs import REFERENCE
 from factkit.verify.outcome import Outcome
@@ -74,14 +74,14 @@ def test_a_page_adds_the_confidence_rule_from_an_untrained_run_s_items():
     folder = REFERENCE / "tiny" / "12_truthrl_train" / "prompting-s0"
     result = read_results(folder) | {"folder": str(folder)}
     tuned = result | {"arm": "ternary", "folder": "nowhere"}
-    one, other = pages.add_confidence_rule([tuned, result])
+    one, other = rules.add_confidence_rule([tuned, result])
     assert one == tuned
     items = pd.read_csv(folder / "items.csv").dropna(subset="truthfulness")
     sure = items[items.confidence > 0.5]
     added = other["metrics"]["confidence_rule_truthfulness"]
     assert added == pytest.approx(sure.truthfulness.sum() / len(items))
-    assert pages.add_confidence_rule([one, other]) == [one, other]
-    assert pages.add_confidence_rule([tuned]) == [tuned]
+    assert rules.add_confidence_rule([one, other]) == [one, other]
+    assert rules.add_confidence_rule([tuned]) == [tuned]
 
 
 def test_without_pairs_or_answers_nothing_is_made_up():

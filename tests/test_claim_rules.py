@@ -13,7 +13,8 @@ from factkit.facts.leads import facts as leads
 from factkit.facts.leads.reader import LeadReader
 from factkit.facts.source import Fact
 from factkit.papers.reason import evaluate as reasoned
-from factkit.report import ledger, pages
+from factkit.report import ledger
+from factkit.report import rules as stored_rules
 from factkit.report.figures import arm_panels, tables
 from factkit.run.results import write_results
 from factkit.verify.claims import Claim
@@ -211,7 +212,7 @@ def test_a_page_adds_the_first_claim_of_the_samples_where_no_run_stored_it(tmp_p
     long_form.write_samples(tmp_path / "samples.jsonl", base, base)
     before = {f"before_{k}": v for k, v in long_form.scores(base).items()}
     given = [stored(tmp_path, "statement", before)]
-    (rule,) = tables.rule_results(pages.add_claim_rules(given))
+    (rule,) = tables.rule_results(stored_rules.add_claim_rules(given))
     assert (rule["arm"], rule["metrics"][PRECISION]) == (
         "first claim (untrained)",
         pytest.approx(1 / 3),
@@ -225,7 +226,7 @@ def test_a_page_adds_the_first_claim_of_the_samples_where_no_run_stored_it(tmp_p
         [stored(tmp_path / "none", "statement", before)],
         [stored(short, "ternary", {"accuracy": 1.0})],
     ):
-        assert pages.add_claim_rules(results) == results
+        assert stored_rules.add_claim_rules(results) == results
 
 
 def test_tables_have_the_consistency_rule_of_the_run_that_gave_the_base_answers(
@@ -236,14 +237,14 @@ def test_tables_have_the_consistency_rule_of_the_run_that_gave_the_base_answers(
     trained = tmp_path / "tiny" / "42_rlfh_train" / "base-s0"
     run = {**stored(trained, "base", {}), "paper": "rlfh"}
     run["inputs"] = {"references.json": "another"}
-    assert tables.add_consistency_rule([run]) == [run]  # no run of the notebook
+    assert stored_rules.add_consistency_rule([run]) == [run]  # no run of the notebook
     data.mkdir(parents=True)
     data.joinpath("references.json").write_text("{}", "utf-8")
     head = {"notebook": "40_rlfh_data", "arm": "main", "seed": 0, "metrics": measured}
     content = write_results(data, RESULT | head)
-    assert tables.add_consistency_rule([run]) == [run]  # of other answers
+    assert stored_rules.add_consistency_rule([run]) == [run]  # of other answers
     run["inputs"] = {f"{data}/{k}": v for k, v in content["files"].items()}
-    (shown,) = tables.rule_results(tables.add_consistency_rule([run]))
+    (shown,) = tables.rule_results(stored_rules.add_consistency_rule([run]))
     assert shown["arm"] == "consistency rule (untrained)"
     assert shown["metrics"][PRECISION] == measured[f"consistency_rule_{PRECISION}"]
 

@@ -15,16 +15,10 @@ from typing import Any
 
 import pandas as pd
 
-from factkit.answers import calibration, claim_rules, long_form
-from factkit.facts.leads import facts as leads
-from factkit.facts.leads.reader import LeadReader
-from factkit.report import claims, deviations, ledger
+from factkit.report import claims, deviations, ledger, rules
 from factkit.report.figures import tables
 from factkit.run import params, past_runs, runs
-from factkit.run.arms import find_papers, untrained_arms
-from factkit.run.past_runs import Result
-from factkit.run.results import read_items
-from factkit.verify.outcome import Outcome
+from factkit.run.arms import find_papers
 
 RULE = """\
 Differences are paired over test items and seeds. Their 95 % intervals come from a model
@@ -47,10 +41,6 @@ variance at all |
 | not run | mostly claims about other test sets and variants |
 | not measurable here | the paper's page gives the reason |
 """
-
-
-# truthfulness of an item → its outcome
-OUTCOMES = {1.0: Outcome.CORRECT, 0.0: Outcome.ABSTAIN, -1.0: Outcome.WRONG}
 
 
 @dataclass(frozen=True)
@@ -207,8 +197,7 @@ def markdown(results: PaperResults) -> str:
     for profile, by_variant in stored.items():
         for variant, group in by_variant.items():
             name = "-".join(filter(None, (profile, variant)))
-            group = add_confidence_rule(add_claim_rules(group))
-            group = tables.add_consistency_rule(group)
+            group = rules.add_rules(group)
             table = tables.results_table(group, own.shown_metrics).to_markdown()
             parts.append(f"### `{name}`\n\n{_describe_runs(group)}\n\n{table}\n")
             parts += _same_answered_table(paper, group)
@@ -229,55 +218,6 @@ def markdown(results: PaperResults) -> str:
         differences += [f"{head}\n\n{sentences}\n\n</details>\n"] if texts else []
     parts += ["## What differs from the paper\n", *differences] if differences else []
     return "\n".join([*parts, _list_reasons(results.claims)] if root else parts)
-
-
-def add_claim_rules(results: Sequence[Result]) -> list[Result]:
-    """The results, with `first_claim` and, for Wikipedia leads, `century_rule` added to
-    the first that has the base policy's answers, if no run stored these rules.
-
-    They are computed from samples.jsonl where the stored precision is the mean over
-    these samples and not over sets.
-    """
-    name = "factual_precision"
-    for i, r in enumerate(results):
-        path = Path(r.get("folder", ""), "samples.jsonl")
-        before = r["metrics"].get(f"before_{name}")
-        if before is None or not path.exists():
-            continue
-        base = [row for row, _ in long_form.read_samples(path)]
-        if not math.isclose(long_form.scores(base)[name], before):
-            continue
-        rules = {"first_claim": claim_rules.first_claim(base)}
-        if r.get("params", {}).get("verifier") == "leads":
-            reader = LeadReader(leads.load())
-            rules["century_rule"] = claim_rules.century_rule(base, reader)
-        added = {
-            f"{rule}_{metric}": value
-            for rule, rows in rules.items()
-            if not any(f"{rule}_{name}" in other["metrics"] for other in results)
-            for metric, value in claim_rules.score_rule(base, rows).items()
-        }
-        new = {**r, "metrics": {**r["metrics"], **added}}
-        return [*results[:i], new, *results[i + 1 :]]
-    return list(results)
-
-
-def add_confidence_rule(results: Sequence[Result]) -> list[Result]:
-    """The results, the rule `confidence_rule` added to the first of an untrained arm
-    with confidences, from its items, if no run stored it."""
-    if any("confidence_rule_accuracy" in r["metrics"] for r in results):
-        return list(results)
-    for i, r in enumerate(results):
-        untrained = r["arm"] in untrained_arms() and "folder" in r
-        items = read_items(r["folder"]) if untrained else None
-        if items is None or not {"confidence", "truthfulness"} <= {*items}:
-            continue
-        judged = items.dropna(subset="truthfulness")
-        outcomes = [OUTCOMES[t] for t in judged["truthfulness"]]
-        added = calibration.confidence_rule(outcomes, [*judged["confidence"]])
-        new = {**r, "metrics": {**r["metrics"], **added}}
-        return [*results[:i], new, *results[i + 1 :]]
-    return list(results)
 
 
 def _same_answered_table(paper: str, results: Sequence[Any]) -> list[str]:

@@ -8,14 +8,13 @@ from typing import Any
 
 import pandas as pd
 
-from factkit.answers import UNTRAINED_RULES, claim_rules
-from factkit.report import published
+from factkit.answers import UNTRAINED_RULES
+from factkit.report import published, rules
 from factkit.report.figures import name_arm
 from factkit.run import past_runs, runs
 from factkit.run.arms import find_papers, untrained_arms
 from factkit.run.params import ROOT
 from factkit.run.params.stages import RunParams
-from factkit.run.results import read_results
 from factkit.run.statistics import t_interval
 
 Result = Mapping[str, Any]
@@ -44,21 +43,8 @@ def stored(
         print(f"{name or 'main'}: {n} runs from {runs.relative(folders[0])}, on {on}")
         if others := dict.fromkeys(r["arm"] for r in trained[n:]):
             print(f"    beside them from the reference results: {', '.join(others)}")
-        by_variant[name] = add_consistency_rule(trained)
+        by_variant[name] = rules.add_consistency_rule(trained)
     return by_variant
-
-
-def add_consistency_rule(results: Sequence[Result]) -> list[Any]:
-    """The results, with what the data notebook's run measured of the consistency rule
-    added to the first of them, if that run gave the files that it was trained from."""
-    first, *others = results
-    data = find_papers()[first["paper"]].notebooks["data"]
-    run = read_results(Path(first["folder"]).parents[1] / data / "main-s0")
-    inputs = {Path(path).name: digest for path, digest in first["inputs"].items()}
-    if run is None or inputs.items() - run["files"].items():
-        return list(results)
-    added = claim_rules.select_consistency(run["metrics"])
-    return [{**first, "metrics": {**first["metrics"], **added}}, *others]
 
 
 def compared(paper: str, p: Any) -> list[dict[str, Any]]:
