@@ -156,10 +156,11 @@ def consistency_line(ax: Axes, start: Mapping[str, float]) -> None:
     tables = [numbered([start], "consistency", name) for name in CLAIMS_FRONT]
     if tables[0].empty:
         return
-    x, y = (table.iloc[0].to_numpy() for table in tables)
+    x, y = (table.iloc[0] for table in tables)
     style: Style = {"color": PUBLISHED, "marker": ".", "zorder": 1}
     ax.plot(x, y, **style, label="consistency rule (untrained)")
-    for cut, at_x, at_y in zip(tables[0], x, y, strict=True):
+    marks = [*zip(tables[0], x, y, strict=True)]
+    for cut, at_x, at_y in marks[::2]:
         ax.annotate(cut, (at_x, at_y), (3, -9), textcoords="offset points", fontsize=7)
 
 
