@@ -359,7 +359,7 @@ def test_the_reference_figures_are_drawn_again_from_what_is_committed(
 ):
     """Pixel by pixel, as from own runs: what a figure needs is in the clone."""
     for source in REFERENCE.glob(f"{profile}*/*_{paper}_*"):
-        if source.name.endswith(("_train", "_ablations")):
+        if not source.name.endswith(("_rewards", "_figures")):
             shutil.copytree(source, tmp_path / source.relative_to(REFERENCE))
     read = past_runs._read_variants
     monkeypatch.setattr(
