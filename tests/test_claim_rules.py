@@ -237,14 +237,14 @@ def test_tables_have_the_consistency_rule_of_the_run_that_gave_the_base_answers(
     trained = tmp_path / "tiny" / "42_rlfh_train" / "base-s0"
     run = {**stored(trained, "base", {}), "paper": "rlfh"}
     run["inputs"] = {"references.json": "another"}
-    assert stored_rules.add_consistency_rule([run]) == [run]  # no run of the notebook
+    assert tables.add_consistency_rule([run]) == [run]  # no run of the notebook
     data.mkdir(parents=True)
     data.joinpath("references.json").write_text("{}", "utf-8")
     head = {"notebook": "40_rlfh_data", "arm": "main", "seed": 0, "metrics": measured}
     content = write_results(data, RESULT | head)
-    assert stored_rules.add_consistency_rule([run]) == [run]  # of other answers
+    assert tables.add_consistency_rule([run]) == [run]  # of other answers
     run["inputs"] = {f"{data}/{k}": v for k, v in content["files"].items()}
-    (shown,) = tables.rule_results(stored_rules.add_consistency_rule([run]))
+    (shown,) = tables.rule_results(tables.add_consistency_rule([run]))
     assert shown["arm"] == "consistency rule (untrained)"
     assert shown["metrics"][PRECISION] == measured[f"consistency_rule_{PRECISION}"]
 
@@ -255,7 +255,7 @@ def test_the_front_draws_the_rule_as_a_line_and_each_arm_as_a_mark():
     (ax,) = arm_panels.claims_front(groups, measured).axes
     line, *marks = ax.lines
     assert line.get_xdata()[0] == measured[f"consistency_0.0_{claim_rules.CURVE[1]}"]
-    assert len(line.get_xdata()) == len(claim_rules.CUTS)
+    assert len(line.get_xdata()) == len(claim_rules.THRESHOLDS)
     assert [(*m.get_xdata(), *m.get_ydata()) for m in marks] == [(1.0, 0.25)]
     (without,) = arm_panels.claims_front(groups, {}).axes
     assert len(without.lines) == 1

@@ -35,8 +35,8 @@ from factkit.run.statistics import means
 from factkit.verify.claims import Claim
 from factkit.verify.outcome import Support
 
-MOST = 0.5  # of the samples; fewer do not count as agreement
-CUTS = (0.0, 0.2, 0.3, 0.4, 0.5, 0.6, 0.7, 0.8, 0.9)  # of the curve
+MOST = 0.5  # a claim is kept if more than this share of the samples agree
+THRESHOLDS = (0.0, 0.2, 0.3, 0.4, 0.5, 0.6, 0.7, 0.8, 0.9)  # of the curve
 CURVE = (
     "correct_claims_per_question",
     "incorrect_claims_per_question",
@@ -73,11 +73,14 @@ def century_rule(
 def consistency_rule(
     rows: Sequence[CheckedResponse],
     agreement: Sequence[Sequence[float]],
-    above: float = MOST,
+    threshold: float = MOST,
 ) -> list[CheckedResponse]:
-    """The answers with their claims of an `agreement` above this alone."""
+    """The answers with only those claims whose agreement is above a threshold.
+
+    agreement: of each answer's claims, from `measure_agreement`.
+    """
     return [
-        _select(row, [share > above for share in shares])
+        _select(row, [share > threshold for share in shares])
         for row, shares in zip(rows, agreement, strict=True)
     ]
 
@@ -152,20 +155,15 @@ def score_consistency(
     engine: ExactEngine,
     items_of: Callable[[Sequence[CheckedResponse]], Items] = long_form.items,
 ) -> dict[str, float]:
-    """The metrics of `consistency_rule` as consistency_rule_<name>, and those of
-    CURVE with other cuts as consistency_<cut>_<name>."""
+    """The metrics of `consistency_rule` as consistency_rule_<name>, and those in CURVE
+    at other thresholds as consistency_<threshold>_<name>."""
     agreement = measure_agreement(base, samples, engine)
     rule = score_rule(base, consistency_rule(base, agreement), items_of)
     metrics = {f"consistency_rule_{name}": value for name, value in rule.items()}
-    for cut in CUTS:
-        kept = means(items_of(consistency_rule(base, agreement, cut)).values())
-        metrics |= {f"consistency_{cut}_{name}": kept[name] for name in CURVE}
+    for threshold in THRESHOLDS:
+        kept = means(items_of(consistency_rule(base, agreement, threshold)).values())
+        metrics |= {f"consistency_{threshold}_{name}": kept[name] for name in CURVE}
     return metrics
-
-
-def select_consistency(metrics: Mapping[str, float]) -> dict[str, float]:
-    """Of the metrics of a data notebook's run, those of `score_consistency`."""
-    return {k: v for k, v in metrics.items() if k.startswith("consistency_")}
 
 
 def gain_table(

@@ -13,9 +13,10 @@ from typing import Any
 from factkit.answers import calibration, claim_rules, long_form
 from factkit.facts.leads import facts as leads
 from factkit.facts.leads.reader import LeadReader
-from factkit.run.arms import find_papers, untrained_arms
+from factkit.report.figures import tables
+from factkit.run.arms import untrained_arms
 from factkit.run.past_runs import Result
-from factkit.run.results import read_items, read_results
+from factkit.run.results import read_items
 from factkit.verify.outcome import Outcome
 
 # truthfulness of an item → its outcome
@@ -23,9 +24,9 @@ OUTCOMES = {1.0: Outcome.CORRECT, 0.0: Outcome.ABSTAIN, -1.0: Outcome.WRONG}
 
 
 def add_rules(results: Sequence[Result]) -> list[Any]:
-    """The results of one setting, with the metrics of all rules below added to some."""
+    """The results of one setting, some with the metrics of untrained rules added."""
     results = add_confidence_rule(add_claim_rules(results))
-    return add_consistency_rule(results)
+    return tables.add_consistency_rule(results)
 
 
 def add_claim_rules(results: Sequence[Result]) -> list[Any]:
@@ -75,16 +76,3 @@ def add_confidence_rule(results: Sequence[Result]) -> list[Any]:
         new = {**r, "metrics": {**r["metrics"], **added}}
         return [*results[:i], new, *results[i + 1 :]]
     return list(results)
-
-
-def add_consistency_rule(results: Sequence[Result]) -> list[Any]:
-    """The results, with what the data notebook's run measured of the consistency rule
-    added to the first of them, if that run gave the files that it was trained from."""
-    first, *others = results
-    data = find_papers()[first["paper"]].notebooks["data"]
-    run = read_results(Path(first["folder"]).parents[1] / data / "main-s0")
-    inputs = {Path(path).name: digest for path, digest in first["inputs"].items()}
-    if run is None or inputs.items() - run["files"].items():
-        return list(results)
-    added = claim_rules.select_consistency(run["metrics"])
-    return [{**first, "metrics": {**first["metrics"], **added}}, *others]

@@ -149,7 +149,7 @@ def claims_front(groups: Groups, start: Mapping[str, float]) -> Figure:
 
 
 def consistency_line(ax: Axes, start: Mapping[str, float]) -> None:
-    """Draw the claims that the untrained consistency rule keeps with each of its cuts.
+    """Draw the claims that the untrained consistency rule keeps at each threshold.
 
     start: metrics with those of `claim_rules.score_consistency`; else nothing is drawn.
     """
@@ -159,9 +159,9 @@ def consistency_line(ax: Axes, start: Mapping[str, float]) -> None:
     x, y = (table.iloc[0] for table in tables)
     style: Style = {"color": PUBLISHED, "marker": ".", "zorder": 1}
     ax.plot(x, y, **style, label="consistency rule (untrained)")
-    marks = [*zip(tables[0], x, y, strict=True)]
-    for cut, at_x, at_y in marks[::2]:
-        ax.annotate(cut, (at_x, at_y), (3, -9), textcoords="offset points", fontsize=7)
+    labels: Style = {"textcoords": "offset points", "fontsize": 7}
+    for threshold, at_x, at_y in [*zip(tables[0], x, y, strict=True)][::2]:
+        ax.annotate(threshold, (at_x, at_y), (3, -9), **labels)
 
 
 def mark(ax: Axes, values: Sequence[Sequence[float]], label: str) -> None:

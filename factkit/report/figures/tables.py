@@ -9,12 +9,13 @@ from typing import Any
 import pandas as pd
 
 from factkit.answers import UNTRAINED_RULES
-from factkit.report import published, rules
+from factkit.report import published
 from factkit.report.figures import name_arm
 from factkit.run import past_runs, runs
 from factkit.run.arms import find_papers, untrained_arms
 from factkit.run.params import ROOT
 from factkit.run.params.stages import RunParams
+from factkit.run.results import all_results
 from factkit.run.statistics import t_interval
 
 Result = Mapping[str, Any]
@@ -43,8 +44,26 @@ def stored(
         print(f"{name or 'main'}: {n} runs from {runs.relative(folders[0])}, on {on}")
         if others := dict.fromkeys(r["arm"] for r in trained[n:]):
             print(f"    beside them from the reference results: {', '.join(others)}")
-        by_variant[name] = rules.add_consistency_rule(trained)
+        by_variant[name] = add_consistency_rule(trained)
     return by_variant
+
+
+def add_consistency_rule(results: Sequence[Result]) -> list[Any]:
+    """The results, with the metrics of the untrained consistency rule added to the
+    first of them.
+
+    A run of the data notebook measures them (`claim_rules.score_consistency`), once for
+    all arms. They are added only if the first result was trained from that run's files.
+    """
+    first, *others = results
+    data = find_papers()[first["paper"]].notebooks["data"]
+    inputs = {Path(path).name: digest for path, digest in first["inputs"].items()}
+    added: dict[str, float] = {}
+    for run in all_results(Path(first["folder"]).parents[1] / data):
+        if inputs.items() <= run["files"].items():
+            measured = run["metrics"].items()
+            added = {k: v for k, v in measured if k.startswith("consistency_")}
+    return [{**first, "metrics": {**first["metrics"], **added}}, *others]
 
 
 def compared(paper: str, p: Any) -> list[dict[str, Any]]:
