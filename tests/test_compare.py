@@ -1,5 +1,6 @@
 """The papers' rewards on one policy: who pays what, what is equal, what it costs."""
 
+from dataclasses import replace
 from functools import partial
 
 import pytest
@@ -189,6 +190,19 @@ def test_exploits_are_told_apart():
         shown = evaluate.find_exploits(checked(response), PERSON, ENGINE)
         assert shown.pop("sentences") == len(WORLD.sentences(response))
         assert [other for other, value in shown.items() if value] == [name]
+
+
+def test_claims_are_counted_by_what_they_are_about():
+    elsewhere = next(f for f in WORLD.facts if f.subject not in WORLD.people)
+    row = checked(f"{TRUE} {FALSE} {worlds.statement(elsewhere)}")
+    row = replace(row, prompt=worlds.BIOGRAPHY_QUESTIONS[1].format(s=PERSON))
+    silent = replace(row, claims=[], supports=[])
+    counts = {"asked_correct": 1, "asked_other": 1, "else_correct": 1, "else_other": 0}
+    assert evaluate.count_by_subject([row]) == counts
+    halves = {kind: n / 2 for kind, n in counts.items()}
+    assert evaluate.count_by_subject([row, silent]) == halves
+    with pytest.raises(ValueError, match="does not say what it asks about"):
+        evaluate.count_by_subject([replace(row, prompt="Who was it?")])
 
 
 def test_what_is_told_of_known_and_unknown_facts():

@@ -29,6 +29,7 @@ from factkit.data.examples import Example
 from factkit.papers.compare.arms import CompareParams
 from factkit.policy.policy import Policy
 from factkit.run import statistics
+from factkit.verify.outcome import Support
 
 KNOWN = 0.5  # least share of right guesses of a known fact
 HEDGE = re.compile(r"\b(?:probably|perhaps|might)\b", re.IGNORECASE)
@@ -140,6 +141,28 @@ def _cut_off(policy: Policy, responses: Sequence[str]) -> list[bool]:
     """Whether each response fills the most tokens that it may have."""
     ids = policy.tokenizer(list(responses), add_special_tokens=False)["input_ids"]
     return [len(row) >= policy.greedy.max_new_tokens for row in ids]
+
+
+REQUEST = re.compile(r"Tell me about (.+)\.")
+
+
+def count_by_subject(rows: Sequence[CheckedResponse]) -> dict[str, float]:
+    """Correct and other claims per request, of what the request asks about and of
+    anything else. A claim is about it if it names it (in stored samples: its sentence).
+
+    Raises ValueError for a request that is not of the form "Tell me about …".
+    """
+    counts: Counter[str] = Counter()
+    for row in rows:
+        asked = REQUEST.fullmatch(row.prompt)
+        if asked is None:
+            raise ValueError(f"{row.prompt!r} does not say what it asks about")
+        for claim, support in zip(row.claims or (), row.supports, strict=True):
+            subject = "asked" if asked[1] in claim.text else "else"
+            side = "correct" if support is Support.SUPPORTED else "other"
+            counts[f"{subject}_{side}"] += 1
+    kinds = ("asked_correct", "asked_other", "else_correct", "else_other")
+    return {kind: counts[kind] / len(rows) for kind in kinds}
 
 
 # ---- over the training
