@@ -46,8 +46,8 @@ LONGEST = 256  # tokens of a trajectory
 OTHERS = 2  # people in a made-up world beside the subject of a claim
 SAME, OTHER = "same", "other"
 COMPARE = "Compare:"
-COMPARISONS = 60  # in a text
-N_COMPARISON_TEXTS = 4_000
+COMPARISONS = 3  # in a text, at most
+N_COMPARISON_TEXTS = 80_000
 
 
 def make_claims(world: World, n: int, seed: int) -> list[Example]:
@@ -180,13 +180,15 @@ def compare(found: str, claimed: str) -> str:
 def comparison_texts(rng: random.Random, n: int) -> list[str]:
     """n texts of comparisons of random objects, half of them equal.
 
-    They teach a small policy to tell whether two neighbouring words are the same: a
-    trajectory has one or two comparisons, such a text has `COMPARISONS`.
+    They teach a small policy to tell whether two neighbouring words are the same. A
+    text has as few comparisons as a trajectory, up to `COMPARISONS`: in a long list
+    most words have occurred before, which tells nothing of the last two.
     """
     kinds = [objects for relation, objects in OBJECTS.items() if " " not in relation]
     texts = []
     for _ in range(n):
-        pairs = [rng.sample(rng.choice(kinds), 2) for _ in range(COMPARISONS)]
+        n_pairs = rng.randint(1, COMPARISONS)
+        pairs = [rng.sample(rng.choice(kinds), 2) for _ in range(n_pairs)]
         rows = [compare(a, rng.choice((a, b))) for a, b in pairs]
         texts.append(" ".join([COMPARE, *rows]))
     return texts
