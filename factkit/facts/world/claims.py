@@ -1,8 +1,8 @@
 """Claims about the fact world, and what the script of `facts.script` reads of it.
 
-With `PLAIN` habits the script makes what SFT learns from; with `MIXED` ones, about
-made-up facts, what the policy of profile `tiny` is pre-trained on: it has then seen
-better and worse ways, as an instruct model has, and mostly goes the worse.
+With `MIXED` habits the script makes, about made-up facts, what the policy of profile
+`tiny` is pre-trained on: it has then seen better and worse ways, as an instruct model
+has, and mostly goes the worse.
 """
 
 import math
@@ -112,7 +112,6 @@ def make_claim(
 
 # ---- the script
 
-PLAIN = Habits()
 MIXED = Habits(own_words=0.4, second_hop=0.6, precise=0.35, guess=0.25, malformed=0.15)
 
 
@@ -262,7 +261,8 @@ def _make_up_world(world: World, rng: random.Random) -> World:
 def _search_by_words(
     entries: Sequence[Chunk], rarity: Mapping[str, float], rng: random.Random
 ) -> Callable[[str, int], list[Chunk]]:
-    """A search by rare words in common, like BM25; ties in a random order."""
+    """A search by rare words in common, like BM25, that shows what it finds in a random
+    order, so that the policy has to read it."""
     entries = rng.sample(entries, len(entries))
     words_of = [_words(entry.text) for entry in entries]
 
@@ -273,7 +273,8 @@ def _search_by_words(
             for others in words_of
         ]
         best = sorted(range(len(entries)), key=lambda i: -scores[i])
-        return [entries[i] for i in best[:k] if scores[i] > 0]
+        found = [entries[i] for i in best[:k] if scores[i] > 0]
+        return rng.sample(found, len(found))
 
     return find
 
