@@ -32,6 +32,7 @@ from factkit.run import statistics
 from factkit.verify.outcome import Support
 
 KNOWN = 0.5  # least share of right guesses of a known fact
+REQUEST = re.compile(r"Tell me about (.+)\.")  # as all long test requests are worded
 HEDGE = re.compile(r"\b(?:probably|perhaps|might)\b", re.IGNORECASE)
 # subject → relation → share of right guesses
 Knowledge = Mapping[str, Mapping[str, float]]
@@ -143,12 +144,10 @@ def _cut_off(policy: Policy, responses: Sequence[str]) -> list[bool]:
     return [len(row) >= policy.greedy.max_new_tokens for row in ids]
 
 
-REQUEST = re.compile(r"Tell me about (.+)\.")
-
-
 def count_by_subject(rows: Sequence[CheckedResponse]) -> dict[str, float]:
-    """Correct and other claims per request, of what the request asks about and of
-    anything else. A claim is about it if it names it (in stored samples: its sentence).
+    """Correct and other claims per request, about its subject (asked) and about
+    something else (else). A claim is about the subject if its text has the name; a
+    claim from stored samples has the text of its whole sentence.
 
     Raises ValueError for a request that is not of the form "Tell me about …".
     """
