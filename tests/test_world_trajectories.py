@@ -2,6 +2,7 @@
 
 import random
 import re
+from collections import Counter
 from dataclasses import replace
 from functools import cache
 
@@ -16,12 +17,13 @@ from factkit.facts.script import Habits, search_and_verify
 from factkit.facts.world import claims as wt
 from factkit.facts.world import facts as w
 from factkit.facts.world import texts as world_text
-from factkit.facts.world.claims import PLAIN, ClaimReader
+from factkit.facts.world.claims import ClaimReader
 from factkit.papers.veri.search_rollout import FORCED, HEAD, TAIL
 from factkit.verify import trajectory as t
 from factkit.verify.trajectory import is_well_formed, parse_answer
 
 CAREFUL = Habits(own_words=1.0, second_hop=1.0, precise=1.0)
+PLAIN = Habits()
 WORLD = w.build_world(people=60)
 ENTRIES = {entry.id: entry for entry in wt.list_entries(WORLD)}
 SEARCH = in_process(CorpusIndex(ENTRIES.values()))
@@ -115,6 +117,18 @@ def test_a_careful_script_is_right_and_a_plain_one_only_about_labels_of_one_hop(
     assert all(len(answer.evidence) == wt.ENTRIES for _, answer in plain)
     assert {parse_answer(online(c, PLAIN)).label for c in two} == {t.NEI}
     assert all(t.extract_queries(online(c, PLAIN)) == [c.question] for c in CLAIMS)
+
+
+def test_the_place_of_an_entry_tells_nothing_of_what_is_read(texts):
+    places = Counter()
+    shown = re.compile(r"<information>\n((?:\[\[.*\n)+)</information>\n<think> (.*?\.)")
+    for text in texts:
+        for rows, thought in shown.findall(text)[:1]:
+            entries = [row.split(": ")[1] for row in rows.splitlines()]
+            if len(entries) == wt.ENTRIES and thought in entries:
+                places[entries.index(thought)] += 1
+    assert places.total() > N / 4
+    assert all(0.28 < n / places.total() < 0.39 for n in places.values())
 
 
 def test_every_word_is_known_no_text_longer_than_a_row_and_no_fact_taught(

@@ -19,7 +19,7 @@ from factkit.data.entries import page_id, sentence_id
 from factkit.data.examples import LABELS, DataError, Example, split_in_shares
 from factkit.facts.leads.facts import NOW, name_within, statement
 from factkit.facts.leads.reader import LeadReader
-from factkit.facts.script import Found, Habits, search_and_verify
+from factkit.facts.script import TAUGHT, Found, search_and_verify
 from factkit.facts.source import Fact, Find
 from factkit.verify.trajectory import Turn
 
@@ -38,7 +38,6 @@ PLACE = ("country", "continent", "capital_of")  # stated together: one implies a
 LEFT_OUT = 1 / 3  # of the facts
 TWO_HOPS = 3  # of so many claims one has two hops
 YEARS = (3, 40)  # from the true year to a false one
-HABITS = Habits(second_hop=0.6, precise=0.5, reads_ahead=False)
 
 
 @dataclass(frozen=True)
@@ -206,13 +205,8 @@ class LeadClaims(LeadReader):
     def write_trajectory(
         self, claim: str, find: Find, rng: random.Random
     ) -> list[Turn]:
-        """The script's trajectory, with `HABITS` like those of GPT-4o.
-
-        Only 25 to 59 % of GPT-4o's answers are right with their evidence (Veri-R1
-        Table 1). The script cites all results in half of its answers and often does not
-        go on to the second hop, so that rollouts contain better and worse ways.
-        """
-        return search_and_verify(ClaimReader(self), claim, find, HABITS, rng)
+        """The trajectory of the script with `TAUGHT` habits."""
+        return search_and_verify(ClaimReader(self), claim, find, TAUGHT, rng)
 
     def hops_of(self, claim: str) -> list[Fact]:
         """The facts that a claim rests on, by its wording alone.

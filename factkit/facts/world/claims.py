@@ -1,8 +1,8 @@
 """Claims about the fact world, and what the script of `facts.script` reads of it.
 
-With `PLAIN` habits the script makes what SFT learns from; with `MIXED` ones, about
-made-up facts, what the policy of profile `tiny` is pre-trained on: it has then seen
-better and worse ways, as an instruct model has, and mostly goes the worse.
+With `MIXED` habits the script makes, about made-up facts, what the policy of profile
+`tiny` is pre-trained on: it has then seen better and worse ways, as an instruct model
+has, and mostly goes the worse.
 """
 
 import math
@@ -46,8 +46,8 @@ LONGEST = 256  # tokens of a trajectory
 OTHERS = 2  # people in a made-up world beside the subject of a claim
 SAME, OTHER = "same", "other"
 COMPARE = "Compare:"
-COMPARISONS = 60  # in a text
-N_COMPARISON_TEXTS = 4_000
+COMPARISONS = 3  # in a text, at most
+N_COMPARISON_TEXTS = 80_000
 
 
 def make_claims(world: World, n: int, seed: int) -> list[Example]:
@@ -112,7 +112,6 @@ def make_claim(
 
 # ---- the script
 
-PLAIN = Habits()
 MIXED = Habits(own_words=0.4, second_hop=0.6, precise=0.35, guess=0.25, malformed=0.15)
 
 
@@ -180,13 +179,15 @@ def compare(found: str, claimed: str) -> str:
 def comparison_texts(rng: random.Random, n: int) -> list[str]:
     """n texts of comparisons of random objects, half of them equal.
 
-    They teach a small policy to tell whether two neighbouring words are the same: a
-    trajectory has one or two comparisons, such a text has `COMPARISONS`.
+    They teach a small policy to tell whether two neighbouring words are the same. A
+    text has as few comparisons as a trajectory, up to `COMPARISONS`: in a long list
+    most words have occurred before, which tells nothing of the last two.
     """
     kinds = [objects for relation, objects in OBJECTS.items() if " " not in relation]
     texts = []
     for _ in range(n):
-        pairs = [rng.sample(rng.choice(kinds), 2) for _ in range(COMPARISONS)]
+        n_pairs = rng.randint(1, COMPARISONS)
+        pairs = [rng.sample(rng.choice(kinds), 2) for _ in range(n_pairs)]
         rows = [compare(a, rng.choice((a, b))) for a, b in pairs]
         texts.append(" ".join([COMPARE, *rows]))
     return texts
@@ -260,7 +261,8 @@ def _make_up_world(world: World, rng: random.Random) -> World:
 def _search_by_words(
     entries: Sequence[Chunk], rarity: Mapping[str, float], rng: random.Random
 ) -> Callable[[str, int], list[Chunk]]:
-    """A search by rare words in common, like BM25; ties in a random order."""
+    """A search by rare words in common, like BM25, that shows what it finds in a random
+    order, so that the policy has to read it."""
     entries = rng.sample(entries, len(entries))
     words_of = [_words(entry.text) for entry in entries]
 
@@ -271,7 +273,8 @@ def _search_by_words(
             for others in words_of
         ]
         best = sorted(range(len(entries)), key=lambda i: -scores[i])
-        return [entries[i] for i in best[:k] if scores[i] > 0]
+        found = [entries[i] for i in best[:k] if scores[i] > 0]
+        return rng.sample(found, len(found))
 
     return find
 

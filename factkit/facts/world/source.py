@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 from factkit.data.corpus import Chunk, chunk_documents
 from factkit.data.examples import COUNTED, MAY_ABSTAIN, OPEN, Example, split_in_shares
 from factkit.data.splits import Sets, in_set
-from factkit.facts.script import Find, search_and_verify
+from factkit.facts.script import TAUGHT, Find, search_and_verify
 from factkit.facts.source import DEV_SHARE, Fact
 from factkit.facts.world import claims
 from factkit.facts.world.facts import (
@@ -149,9 +149,8 @@ class WorldSource(World):
     def write_trajectory(
         self, claim: str, find: Find, rng: random.Random
     ) -> list[Turn]:
-        """The trajectory of the script with `PLAIN` habits."""
-        reader = claims.ClaimReader(self)
-        return search_and_verify(reader, claim, find, claims.PLAIN, rng)
+        """The trajectory of the script with `TAUGHT` habits."""
+        return search_and_verify(claims.ClaimReader(self), claim, find, TAUGHT, rng)
 
 
 @cache
