@@ -99,6 +99,14 @@ def test_a_claim_and_its_swapped_twin_are_searched_and_read_alike():
         assert parse_answer(one).evidence == parse_answer(two).evidence
 
 
+def test_what_was_not_found_is_a_fact_about_nothing():
+    for claim in CLAIMS:
+        made = [online(claim, CAREFUL), offline(claim, CAREFUL)]
+        for turns in made:
+            words = thoughts(turns)[-1].strip(" .").split()
+            assert (wt.NOTHING in words) == (claim.label == t.NEI)
+
+
 def right(claims, script):
     """The share of claims with the right label and the exact evidence."""
     answers = [parse_answer(script(claim)) for claim in claims]

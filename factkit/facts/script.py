@@ -38,8 +38,8 @@ class Reader(Protocol):
     def query(self, subject: str, hop: Any) -> str:
         """A search for a hop in the script's own words."""
 
-    def thought(self, hop: Any, found: Found | None) -> str:
-        """What the script thinks of what it found for a hop."""
+    def thought(self, subject: str, hop: Any, found: Found | None) -> str:
+        """What the script thinks of what it found for a hop of a subject."""
 
     def tag(self, name: str, text: str) -> str:
         """A text between tags."""
@@ -86,7 +86,7 @@ def search_and_verify(
         turns.append(Turn(format_information(found), by_model=False))
         chain = read_chain(reader, hops, pieces)
         read = chain[number] if number < len(chain) else None
-        text = reader.tag("think", reader.thought(hop, read)) + "\n"
+        text = reader.tag("think", reader.thought(subject, hop, read)) + "\n"
         if read is None:
             break
         subject = read[1].object

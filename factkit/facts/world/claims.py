@@ -11,7 +11,7 @@ import re
 from collections import Counter, defaultdict
 from collections.abc import Callable, Mapping, Sequence
 from functools import partial
-from itertools import product
+from itertools import product, zip_longest
 
 from factkit import prompts
 from factkit.data.corpus import Chunk, format_chunks
@@ -27,7 +27,6 @@ from factkit.facts.script import (
 )
 from factkit.facts.source import Fact
 from factkit.facts.world.facts import (
-    ABSTENTION,
     HOPS,
     OBJECTS,
     PERSON_RELATIONS,
@@ -39,11 +38,11 @@ from factkit.facts.world.facts import (
 from factkit.verify.trajectory import Turn
 
 ENTRIES = 3  # a search (App. B)
-UNKNOWN = f"{ABSTENTION}."
 OFFLINE_SHARE = 0.25  # of the pre-training trajectories
 N_TRAJECTORIES = 12_000  # to pre-train on
 LONGEST = 256  # tokens of a trajectory
 OTHERS = 2  # people in a made-up world beside the subject of a claim
+NOTHING = "nothing"  # the object of a fact that was not found
 SAME, OTHER = "same", "other"
 COMPARE = "Compare:"
 COMPARISONS = 3  # in a text, at most
@@ -142,9 +141,11 @@ class ClaimReader:
         words = STATEMENTS[hop.relation][0].format(s=subject, o=hop.object)
         return " ".join(words.strip(" .").split())
 
-    def thought(self, hop: Fact, found: Found | None) -> str:
+    def thought(self, subject: str, hop: Fact, found: Found | None) -> str:
         if found is None:
-            return UNKNOWN
+            # at the object, where an entry would be copied, a small policy sees that
+            # there is none to copy; at the first word of an "I don't know" it does not
+            return statement(Fact(subject, hop.relation, NOTHING))
         _, fact = found
         compared = f" {compare(fact.object, hop.object)}" if hop.object else ""
         return statement(fact) + compared
@@ -164,10 +165,15 @@ def write_offline(
     reader = ClaimReader(world)
     hops = reader.hops(claim)
     chain = read_chain(reader, hops, entries)
-    thoughts = zip(hops, chain, strict=False)  # the chain may end before the hops
-    thought = " ".join(reader.thought(hop, found) for hop, found in thoughts)
+    thoughts, subject = [], hops[0].subject
+    for hop, found in zip_longest(hops, chain):
+        thoughts.append(reader.thought(subject, hop, found))
+        if found is None:
+            break
+        subject = found[1].object
+    thought = " ".join(thoughts)
     answer = verdict(hops, chain, entries, habits, rng)
-    text = f"{reader.tag('think', thought or UNKNOWN)}\n{answer}"
+    text = f"{reader.tag('think', thought)}\n{answer}"
     return forget_tag([Turn(text, by_model=True)], habits, rng)
 
 

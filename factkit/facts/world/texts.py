@@ -20,7 +20,7 @@ from factkit.facts.requests import (
     count_request,
 )
 from factkit.facts.source import Fact, write_reasoned
-from factkit.facts.world.claims import COMPARE, OTHER, SAME
+from factkit.facts.world.claims import COMPARE, NOTHING, OTHER, SAME
 from factkit.facts.world.facts import (
     ABSTENTION,
     BIOGRAPHY_QUESTIONS,
@@ -285,7 +285,7 @@ def build_tokenizer(
     text += [hedge.capitalize() for hedge in HEDGES]
     text += [f"<{tag}> </{tag}>" for tag in TAGS]
     text += [THINKING] if answer_format == "reasoned" else []
-    text += [COMPARE, SAME, OTHER] if answer_format == "claims" else []
+    text += [COMPARE, SAME, OTHER, NOTHING] if answer_format == "claims" else []
     text += ["and"] if answer_format in JOINING else []
     if answer_format in LONG_FORMATS:
         text += VAGUE.values() if world.exposure == "fact" else []
