@@ -232,13 +232,16 @@ def test_as_a_cold_start_every_other_one_is_offline_if_all_it_cites_is_given(dat
     lacks = next(i for i, a in enumerate(answers) if i % 2 and a.evidence)
     given = data.given | {data.train[lacks].id: []}
     offline = search_rollout.format_prompts(data.train, p.offline_template, given)
-    rows = veri.sft_examples(data.train, taught, given, p)
-    for i, (prompt, turns) in enumerate(rows):
-        if i % 2 and i != lacks:
+    rows, made = veri.sft_examples(data.train, taught, given, p), []
+    for i, (example, (prompt, turns)) in enumerate(zip(data.train, rows, strict=True)):
+        cites_others = set(answers[i].evidence) - {c.id for c in given[example.id]}
+        if i % 2 and not cites_others:
+            made.append(i)
             assert prompt == offline[i] and t.is_well_formed(turns, online=False)
             assert t.parse_answer(turns) == answers[i]
         else:
             assert (prompt, turns) == data.shown[i]
+    assert lacks not in made and len(made) > len(rows) / 4
 
 
 def test_or_a_model_behind_a_judges_address_does(data, start, monkeypatch, tmp_path):
