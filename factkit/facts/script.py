@@ -39,7 +39,7 @@ class Reader(Protocol):
         """A search for a hop in the script's own words."""
 
     def thought(self, subject: str, hop: Any, found: Found | None) -> str:
-        """What the script thinks of what it found for a hop of a subject."""
+        """The thought about what was found of a subject; `found` is None if nothing."""
 
     def tag(self, name: str, text: str) -> str:
         """A text between tags."""
@@ -63,8 +63,8 @@ class Habits:
     reads_ahead: bool = True
 
 
-# Of what SFT learns from, like GPT-4o's: 25 to 59 % of its answers are right with their
-# evidence (Table 1). So trajectories contain better and worse ways.
+# What SFT learns from: better and worse ways. Of GPT-4o's answers, too, only 25 to 59 %
+# are right with their evidence (Table 1).
 TAUGHT = Habits(second_hop=0.6, precise=0.5, reads_ahead=False)
 
 

@@ -244,7 +244,7 @@ class ClaimReader:
     def query(self, subject: str, hop: Fact) -> str:
         return statement(Fact(subject, hop.relation, hop.object))
 
-    def thought(self, _: str, hop: Fact, found: Found | None) -> str:
+    def thought(self, subject: str, hop: Fact, found: Found | None) -> str:
         """The objects claimed and found, where, and whether they are the same: without
         that last word a small policy learns the labels' form and guesses which, and
         without the entry's id it can't tell which of several it read."""

@@ -11,7 +11,7 @@ import re
 from collections import Counter, defaultdict
 from collections.abc import Callable, Mapping, Sequence
 from functools import partial
-from itertools import product, zip_longest
+from itertools import product
 
 from factkit import prompts
 from factkit.data.corpus import Chunk, format_chunks
@@ -143,8 +143,8 @@ class ClaimReader:
 
     def thought(self, subject: str, hop: Fact, found: Found | None) -> str:
         if found is None:
-            # at the object, where an entry would be copied, a small policy sees that
-            # there is none to copy; at the first word of an "I don't know" it does not
+            # A small policy learns to say so at the object, where it would copy one. It
+            # did not learn to begin a thought with "I don't know".
             return statement(Fact(subject, hop.relation, NOTHING))
         _, fact = found
         compared = f" {compare(fact.object, hop.object)}" if hop.object else ""
@@ -165,13 +165,8 @@ def write_offline(
     reader = ClaimReader(world)
     hops = reader.hops(claim)
     chain = read_chain(reader, hops, entries)
-    thoughts, subject = [], hops[0].subject
-    for hop, found in zip_longest(hops, chain):
-        thoughts.append(reader.thought(subject, hop, found))
-        if found is None:
-            break
-        subject = found[1].object
-    thought = " ".join(thoughts)
+    subjects = [hops[0].subject, *(fact.object for _, fact in chain)]
+    thought = " ".join(map(reader.thought, subjects, hops, [*chain, None]))
     answer = verdict(hops, chain, entries, habits, rng)
     text = f"{reader.tag('think', thought)}\n{answer}"
     return forget_tag([Turn(text, by_model=True)], habits, rng)
